@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.programs.users import User
 
-# A machine that is busy takes its time: that is no failure of an example.  One profile for all: who
+# A busy machine is slow: that is not a failure of an example.  One profile for all: who
 # loads another one loads it for every folder.
 hypothesis.settings.register_profile(
     "nupa",
@@ -81,7 +81,8 @@ _OF_ANOTHER_USER = ("root may ", "we are an ordinary user", "only root ", "guest
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """NUPA_SKIPS=fail, as CI sets it: a test that the machine lacks something for has failed."""
+    """Fails skipped tests under NUPA_SKIPS=fail, as CI sets it: the machine lacks something for
+    them."""
     report = yield
     if (
         os.environ.get("NUPA_SKIPS") == "fail"

@@ -44,7 +44,8 @@ def tool(name: str, package: str) -> str:
 
 
 def symbols(path: Path, *, defined: bool) -> set[tuple[str, str]]:
-    """(node, name) of what *path* exports (*defined*) or imports of librdmacm."""
+    """Returns (node, name) of each symbol of librdmacm that *path* exports (*defined*) or
+    imports."""
     command = [tool("readelf", "binutils"), "-W", "--dyn-syms", str(path)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = set()

@@ -63,7 +63,7 @@ class Symbol(NamedTuple):
 
 
 def dynamic_symbols(path: Path, *, defined: bool) -> set[Symbol]:
-    """The symbols with an IBVERBS_ version that *path* exports (*defined*) or imports."""
+    """Returns the symbols with an IBVERBS_ version that *path* exports (*defined*) or imports."""
     if shutil.which("readelf") is None:
         pytest.skip("no readelf: apt-get install binutils")
     command = ["readelf", "-W", "--dyn-syms", str(path)]

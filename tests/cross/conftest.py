@@ -78,8 +78,8 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
 
 @pytest.fixture
 def own_shm() -> Iterator[Callable[[int], Callable[[], Peer]]]:
-    """Makes a maker of peers that have a /dev/shm of so many bytes to themselves, which nobody
-    else sees: a tmpfs in a mount namespace, as root, else in a user namespace, too."""
+    """Makes a maker of peers with a private /dev/shm of so many bytes.  This is a tmpfs in a mount
+    namespace (as root; else in a user namespace, too)."""
     nurseries: list[Nursery] = []
     peers: list[Peer] = []
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Processes that seem to run under another kernel: it is known by its boot id, and theirs is
-another one, in a mount namespace of their own (as root, else in a user namespace, too)."""
+"""Processes that seem to run under another kernel.  A kernel is known by its boot id.  Theirs is
+another one, in a mount namespace of their own (as root; else in a user namespace, too)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ENTER = f'mount --bind "$0" {_BOOT_ID} && exec "$@"'
 
 
 def other_kernel(folder: Path) -> list[str]:
-    """The beginning of a command line: what follows runs under a kernel of its own.
+    """Returns the beginning of a command line: what follows runs under a kernel of its own.
 
-    Skips the test where nobody may have a mount namespace.
+    Skips the test where mount namespaces are not permitted.
     """
     boot_id = folder / str(uuid.uuid4())
     boot_id.write_text(f"{boot_id.name}\n")

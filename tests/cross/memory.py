@@ -37,7 +37,7 @@ class Memory(Verbs):
     _dms: list[DM]
 
     def make_mw(self, mw_type: int) -> int:
-        """A window of this type, unbound; its rkey."""
+        """Returns a window of this type, unbound; its rkey."""
         self._mws = [*getattr(self, "_mws", []), MW(self._pds[-1], mw_type)]
         return self._mws[-1].rkey
 
@@ -67,7 +67,7 @@ class Memory(Verbs):
         self._mws[-1].close()
 
     def make_dm(self, length: int, offset: int = 0) -> Region:
-        """A region of device memory, zero based, from *offset* on."""
+        """Returns a region of device memory, zero based, from *offset* on."""
         dm = DM(self._contexts[-1], AllocDmAttr(length))
         self._dms = [*getattr(self, "_dms", []), dm]
         access = ALL_ACCESS | e.IBV_ACCESS_ZERO_BASED
@@ -76,14 +76,14 @@ class Memory(Verbs):
         return Region(len(self._mrs) - 1, 0, mr.rkey, mr.length)
 
     def register_on_demand(self, length: int) -> Region:
-        """Memory on demand that take_away() and give_back() can change."""
+        """Returns memory on demand that take_away() and give_back() can change."""
         at = _map(None, length, mmap.PROT_READ | mmap.PROT_WRITE, 0)
         mr = MR(self._pds[-1], length, ALL_ACCESS | e.IBV_ACCESS_ON_DEMAND, address=at)
         self._mrs.append(mr)
         return Region(len(self._mrs) - 1, mr.buf, mr.rkey, mr.length)
 
     def take_away(self, region: int, offset: int, length: int) -> None:
-        """From here on nothing is there, and nobody else takes the place."""
+        """Unmaps the memory, and keeps its addresses reserved."""
         _map(self._mrs[region].buf + offset, length, PROT_NONE, MAP_FIXED)
 
     def give_back(self, region: int, offset: int, length: int) -> None:
@@ -91,7 +91,8 @@ class Memory(Verbs):
         _map(self._mrs[region].buf + offset, length, prot, MAP_FIXED)
 
     def export(self, region: int) -> tuple[int, int, int, int]:
-        """Where another process finds this context's descriptor, and what to import from it."""
+        """Returns where another process finds this context's descriptor, and what to import from
+        it."""
         fd = self._contexts[-1].cmd_fd
         return os.getpid(), fd, self._pds[-1].handle, self._mrs[region].handle
 

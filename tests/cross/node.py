@@ -79,7 +79,7 @@ class Done:
 
 
 def pattern(seed: int, length: int) -> bytes:
-    """*length* bytes that follow from *seed*."""
+    """Returns *length* bytes that follow from *seed*."""
     return random.Random(seed).randbytes(length)
 
 
@@ -102,7 +102,7 @@ class Verbs:
     # --- the fabric ---------------------------------------------------------------------------
 
     def make_fabric(self, name: str, hosts: int = 2, **segment: int) -> str:
-        """A named fabric, *segment*: sizes other than the defaults; its path."""
+        """Returns a named fabric, *segment*: sizes other than the defaults; its path."""
         from nupa.topology.topology import SegmentConfig, star
 
         topology = star(hosts)
@@ -139,7 +139,7 @@ class Verbs:
         return str(e.ibv_port_state(self._contexts[-1].query_port(1).state).name)
 
     def event(self, timeout: float = WAIT_S) -> str:
-        """The next asynchronous event, without IBV_EVENT_."""
+        """Returns the next asynchronous event, without IBV_EVENT_."""
         with self._contexts[-1].get_async_event(timeout) as event:
             return event.event_type.name.removeprefix("IBV_EVENT_")
 
@@ -160,7 +160,7 @@ class Verbs:
         return Region(len(self._mrs) - 1, mr.buf, mr.rkey, mr.length)
 
     def register_part(self, region: int, offset: int, length: int, access: int) -> Region:
-        """A second region over a part of another one's memory."""
+        """Returns a second region over a part of another one's memory."""
         mr = MR(self._pds[-1], length, access, address=self._mrs[region].buf + offset)
         self._mrs.append(mr)
         return Region(len(self._mrs) - 1, mr.buf, mr.rkey, mr.length)
@@ -169,7 +169,7 @@ class Verbs:
         self._mrs[region].close()
 
     def forget_regions(self) -> None:
-        """Numbers regions from 0 again."""
+        """Starts to number regions from 0 again."""
         for mr in self._mrs:
             mr.close()
         self._mrs.clear()
@@ -192,7 +192,7 @@ class Verbs:
         cqe: int = 1024,
         sges: int = 4,
     ) -> Address:
-        """A QP with a CQ of its own, in RESET (UD: in RTS)."""
+        """Returns a QP with a CQ of its own, in RESET (UD: in RTS)."""
         self._channels.append(CompChannel(self._contexts[-1]))
         cq = CQ(self._contexts[-1], cqe, None, self._channels[-1])
         init = QPInitAttr(
@@ -212,7 +212,7 @@ class Verbs:
         connect_to(self._qps[qp], peer, **options)
 
     def to_rtr(self, peer: Address, qp: int = -1) -> None:
-        """As far as RTR only, through INIT."""
+        """Brings the QP as far as RTR only, through INIT."""
         self._qps[qp].to_rtr(_rtr(peer))
 
     def destroy_qp(self, qp: int = -1) -> None:
@@ -277,11 +277,11 @@ class Verbs:
         self._qps[qp].post_send(wr)
 
     def wait(self, count: int = 1, qp: int = -1, timeout: float = WAIT_S) -> list[Done]:
-        """The next *count* completions of the QP's CQ."""
+        """Returns the next *count* completions of the QP's CQ."""
         return [_done(wc) for wc in self._cqs[qp].wait(count, timeout)]
 
     def wait_asleep(self, count: int = 1) -> list[Done]:
-        """The same by events of the last QP's CQ: nobody polls in between."""
+        """Returns the same by events of the last QP's CQ, without polls in between."""
         cq, channel = self._cqs[-1], self._channels[-1]
         found: list[Done] = []
         while len(found) < count:

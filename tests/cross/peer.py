@@ -75,7 +75,7 @@ def _serve(sock: socket.socket) -> None:
     """Runs commands until the test closes the socket."""
 
     def note(value: object) -> None:
-        # One that nobody reads is dropped: the command must not wait for its reader.
+        # One without a reader is dropped: the command must not wait for its reader.
         if select.select([], [sock], [], 0)[1]:
             _send(sock, ("note", value))
 
@@ -104,7 +104,7 @@ def _serve(sock: socket.socket) -> None:
 
 
 def nurse(fd: int) -> None:
-    """The nursery: forks a peer for each socket that it is sent."""
+    """Forks a peer for each socket that it is sent: the nursery."""
     faulthandler.enable()
     libc = ctypes.CDLL(None)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -224,7 +224,7 @@ class Peer:
             raise TimeoutError(f"peer {self.pid} has not ended within {timeout} s")
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is dead."""
+        """Sends SIGKILL; returns when it is dead."""
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
         self.ended()

@@ -39,7 +39,7 @@ class Node(Memory, Streams):
         self._started: list[tuple[subprocess.Popen[bytes], int]] = []
 
     def set_env(self, **values: str) -> None:
-        """Where the C library looks, too."""
+        """Sets variables where the C library looks, too."""
         os.environ.update(values)
 
     def nupa(self, *args: str) -> tuple[int, str]:
@@ -83,7 +83,7 @@ class Node(Memory, Streams):
         return [device.name.decode() for device in get_device_list()]
 
     def rss_bytes(self) -> dict[str, int]:
-        """Resident memory by kind, /proc/self/status: RssAnon, RssFile, RssShmem."""
+        """Returns resident memory by kind, /proc/self/status: RssAnon, RssFile, RssShmem."""
         gc.collect()
         text = Path("/proc/self/status").read_text()
         fields = dict(line.split(":", 1) for line in text.splitlines())

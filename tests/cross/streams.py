@@ -22,7 +22,8 @@ SELF_BYTES = 4096
 
 
 def message(sequence: int, length: int) -> bytes:
-    """A counted message of *length* bytes (8 or more): its number, and what follows from it."""
+    """Returns a counted message of *length* bytes (8 or more): its number, and what follows from
+    it."""
     word = struct.pack("<Q", sequence * 0x9E3779B97F4A7C15 & (1 << 64) - 1)
     body = word * (length // 8)
     return struct.pack("<Q", sequence) + body[: length - 8]
@@ -39,8 +40,8 @@ class Streams(Verbs):
         patience_s: float = WAIT_S,
         fork_every: int = 0,
     ) -> tuple[int, str]:
-        """Sends counted messages until stopped, or *count*: how many, and the status at the end:
-        "NO ANSWER" if one that was posted has none *patience_s* after the stop.
+        """Sends counted messages until stopped, or *count*.  Returns how many, and the status at
+        the end: "NO ANSWER" if a posted one has none *patience_s* after the stop.
 
         Uses the first WINDOW * length bytes of region 0, and the last QP.
         """
@@ -127,7 +128,7 @@ class Streams(Verbs):
         return seen
 
     def write_to_itself(self) -> None:
-        """A WRITE through two QPs of this process, connected to each other."""
+        """Writes through two QPs of this process, connected to each other."""
         ours, its = self.make_qp(), self.make_qp()
         self.connect(ours, -1)
         self.connect(its, -2)
@@ -189,7 +190,7 @@ class Streams(Verbs):
         return len(numbers), ""
 
     def recv_many(self, count: int) -> None:
-        """*count* receives of 8 bytes, in one call."""
+        """Posts *count* receives of 8 bytes, in one call."""
         sge = self._mrs[0].sge(0, 8)
         self._qps[-1].post_recv([RecvWR(i, 1, [sge]) for i in range(count)])
 
@@ -198,7 +199,7 @@ class Streams(Verbs):
         self._qps[-1].post_send([SendWR(i, sg=[sge]) for i in range(count)])
 
     def count_in_order(self, count: int) -> int:
-        """How many of the next *count* completions are successes with the next wr_id."""
+        """Returns how many of the next *count* completions are successes with the next wr_id."""
         done = self._cqs[-1].wait(count, WAIT_S)
         return sum(wc.status == 0 and wc.wr_id == i for i, wc in enumerate(done))
 

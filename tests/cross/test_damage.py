@@ -41,13 +41,13 @@ def patch(path: str, offset: int, data: bytes) -> None:
 
 @pytest.fixture
 def path(nupa_dir: Path) -> str:  # noqa: ARG001
-    """A fabric that nobody uses."""
+    """A fabric that is not in use."""
     with Fabric.create("cross", star(2)) as fabric:
         return fabric.path
 
 
 def each_face_refuses(path: str, peer: Peer, cli: Cli, *words: str) -> None:
-    """nupa.fabric, the command, and the library under `nupa run` say so, in these *words*."""
+    """Checks that nupa.fabric, the command, and the library under `nupa run` say these *words*."""
     with pytest.raises(FabricError) as error:
         Fabric.open("cross")
     # A fresh process without a Python face in between: what a drop-in user meets.
@@ -255,7 +255,7 @@ def test_a_damaged_fabric_can_be_taken_down(path: str, cli: Cli) -> None:
 
 
 def data_ranges(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where the sparse file has data, from *start* to *end*."""
+    """Yields where the sparse file has data, from *start* to *end*."""
     at = start
     while at < end:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A peer that is killed at any moment: its partner hears of it, and the fabric goes on."""
+"""A peer that is killed at any moment: its partner learns of it, and the fabric continues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOVERS = ["shared", "cma", "relay"]
 
 
 def reusable(fabric: Fabric, survivor: Peer, spawn: Spawn, dead_slot: int) -> None:
-    """A new process gets the slot of the dead one, and traffic flows to it."""
+    """Checks that a new process gets the slot of the dead one, and traffic flows to it."""
     newcomer = spawn()
     assert newcomer.attach(fabric.name, 1) == dead_slot
     exchange(survivor, newcomer, "write")
@@ -301,7 +301,7 @@ def test_the_memory_of_the_dead_is_given_back(
 
 
 def blocks(fabric: Fabric) -> int:
-    """Memory that the segment takes, in bytes."""
+    """Returns the memory that the segment takes, in bytes."""
     return Path(fabric.path).stat().st_blocks * 512
 
 

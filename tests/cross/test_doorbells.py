@@ -57,7 +57,7 @@ class Bells:
         server.close()
 
     def end(self) -> None:
-        """As a server that is killed: its clients see the end of their connections."""
+        """Ends as a server that is killed: its clients see the end of their connections."""
         if self._ends.is_set():
             return
         self._ends.set()
@@ -91,7 +91,7 @@ class Slots:
         return Sleeper(*struct.unpack_from("<II", self._map, at + 4))
 
     def await_sleep(self, slot: int) -> int:
-        """Until it begins to sleep anew: which of its sleeps that is."""
+        """Waits until it begins to sleep anew: which of its sleeps that is."""
         until = time.monotonic() + WAIT_S
         before = self.of(slot).asleep
         while (now := self.of(slot).asleep) in (0, before):
@@ -100,7 +100,7 @@ class Slots:
         return now
 
     def sleep_s(self, slot: int, sleeps: int) -> float:
-        """How long so many sleeps take, while nobody sends anything."""
+        """Returns how long so many sleeps take, while no process sends anything."""
         first = self.await_sleep(slot)
         at = time.monotonic()
         while self.await_sleep(slot) - first < sleeps:
@@ -160,7 +160,7 @@ def slot_of(fabric: Fabric, peer: Peer) -> int:  # noqa: F811
 
 
 def wake_s(a: Peer, b: Peer, slots: Slots, sleeper: int) -> float:
-    """From a message to b, which has just begun to sleep, until b has it."""
+    """Returns the time from a message to b, which has just begun to sleep, until b has it."""
     b.recv()
     waiting = b.begin("wait_asleep", 1)
     slots.await_sleep(sleeper)
@@ -258,7 +258,7 @@ def test_a_message_is_there_even_if_its_ring_is_lost(
     fabric: Fabric,  # noqa: F811
     make_pair: MakePair,
 ) -> None:
-    """A stream of messages to somebody who sleeps in between comes whole."""
+    """A stream of messages to a process that sleeps in between arrives whole."""
     pair = make_pair()
     assert len(fabric.processes()) == 2
     for length in (16, 100_000):

@@ -21,7 +21,7 @@ from .peer import Peer
 MakePair = Callable[..., Pair]
 Mixture = list[tuple[str, Fault]]
 
-#: What is lost is sent again after 17 ms (4.096 us * 2^12), seven times.
+#: A lost message is sent again after 17 ms (4.096 us * 2^12), seven times.
 HASTY = {"timeout": 12, "retry_cnt": 7}
 #: One folder of fabrics serves all examples of a test.
 FEW = settings(

@@ -200,7 +200,8 @@ def test_show_and_down_work_on_a_full_file_system(spawn_small: Spawn) -> None:
 
 
 def two(spawn_small: Spawn, mover: str) -> tuple[Peer, Peer, Region]:
-    """Two attached processes with a QP each that are strangers yet; the region of the second."""
+    """Returns two attached processes with a QP each that are strangers yet; the region of the
+    second."""
     a, b = spawn_small(), spawn_small()
     a.make_fabric("cross")
     regions = []

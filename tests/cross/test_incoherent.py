@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A fabric in memory that several kernels share and whose caches are taken not to agree: programs
-work there by flush and fetch.  That none of them is missing test_coherence.c shows; here are whole
-processes, and what is refused."""
+work there by flush and fetch.  test_coherence.c shows that none of them is missing; here are whole
+processes, and refusals."""
 
 from __future__ import annotations
 

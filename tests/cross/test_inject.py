@@ -41,7 +41,7 @@ def at_b(fabric: Fabric) -> Iterator[Injector]:
 
 
 def halt(peer: Peer) -> None:
-    """SIGSTOP; returns when all its threads have stopped."""
+    """Sends SIGSTOP; returns when all its threads have stopped."""
     peer.signal(signal.SIGSTOP)
     deadline = time.monotonic() + WAIT_S
     while any(

@@ -125,7 +125,7 @@ def reconnected(fabric: Fabric, survivor: Peer, newcomer: Peer) -> None:
 
 
 def until_done(peer: Peer) -> tuple[int, str]:
-    """How its stream ended; what it noted before is passed over."""
+    """Returns how its stream ended; what it noted before is passed over."""
     kind, value = "note", None
     while kind != "done":
         kind, value = peer._answer(SILENCE_S)
@@ -172,7 +172,7 @@ def test_who_was_taken_for_dead_learns_of_it(
     assert pair.b.state() == "ERR"
     # No other process sees what it still stores.
     assert newcomer.pid in {slot.pid for slot in fabric.processes()}
-    # It may come back as anybody may come.
+    # It may come back as any process may come.
     pair.b.leave()
     reconnected(fabric, pair.a, pair.b)
 
@@ -205,7 +205,7 @@ def test_who_was_taken_for_dead_is_told_that_its_peer_is_lost(
 def test_a_silent_machine_is_not_missed_by_who_is_busy_stopping(
     fabric: Fabric, make_pair: MakePair
 ) -> None:
-    """Looks are counted, not time: who was stopped as well takes nobody for dead."""
+    """Looks are counted, not time: a process that was stopped as well declares none dead."""
     pair = make_pair()
     for peer in (pair.a, pair.b):
         peer.signal(signal.SIGSTOP)
@@ -254,7 +254,7 @@ def test_places_of_the_dead_are_found_when_they_are_needed(
     nupa_dir: Path,  # noqa: ARG001
     spawn: Callable[[], Peer],
 ) -> None:
-    """Nobody was there to hear them fall silent."""
+    """No process was there to see them stop."""
     with Fabric.create("cross", machines(2, slots=2)) as fabric:
         first, second = spawn(), spawn()
         slot = first.attach(fabric.name, 0)

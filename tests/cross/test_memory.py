@@ -20,7 +20,7 @@ OPS = ["write", "read", "faa"]
 
 
 def status(pair: Pair, op: str, to: Region, at: int = 0, length: int = 64) -> str:
-    """How a's request ends; both are connected anew where it fails."""
+    """Returns how a's request ends; both are connected anew where it fails."""
     length = 8 if op in ("cas", "faa") else length
     pair.a.post(op, 0, 0, length, to=to, at=at, operands=(1, 1))
     result: str = pair.a.wait()[0].status
@@ -44,7 +44,7 @@ def pair(make_pair: MakePair, mover: str | None) -> Pair:
 
 
 def bindable(pair: Pair, mover: str | None) -> Region:
-    """A region of b that its own key opens to nobody."""
+    """Returns a region of b whose own key gives access to no peer."""
     region: Region
     if mover == "pool":
         region = pair.b.register(16 * PAGE, access=BINDABLE, pool=True)

@@ -33,7 +33,7 @@ def test_a_one_sided_operation_waits_for_the_send_before_it(
     before = int.from_bytes(OLD[:8], "little")
     after = int.from_bytes(MARK[:8], "little")
 
-    # Nobody receives: the SEND cannot be executed, so what follows must not be.
+    # No receive is posted: the SEND cannot be executed, so later requests must not be.
     pair.a.post("send", 0, 0, 32, wr_id=1)
     pair.a.post(op, 0, 4096, length, to=pair.b_region, operands=(before, after), wr_id=2)
     for _ in range(20):

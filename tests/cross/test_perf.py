@@ -92,7 +92,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def connected(stack: ExitStack, fabric: Fabric, what: perf.PerfJob) -> tuple[End, End]:
-    """The active end and the passive one, of which only one can be in its loop."""
+    """Returns the active end and the passive one, of which only one can be in its loop."""
     active, passive = (
         End(stack, what, fabric=fabric.name, host=host, mover=None) for host in ("host0", "host1")
     )
@@ -170,7 +170,7 @@ def test_a_peer_that_closes_is_a_failed_work_request(fabric: Fabric, stack: Exit
 
 @contextlib.contextmanager
 def endless(fabric: Fabric, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A `nupa perf` that would go on for long, once both ends are at work."""
+    """Yields a `nupa perf` that would go on for long, once both ends are at work."""
     argv = [*NUPA, "perf", *arguments, "--fabric", fabric.name]
     argv += ["--iterations", str(perf.ITERATIONS_MAX)]
     with subprocess.Popen(
@@ -189,7 +189,7 @@ def endless(fabric: Fabric, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def ends(fabric: Fabric) -> dict[str, int]:
-    """The pids of both ends, by host."""
+    """Returns the pids of both ends, by host."""
     return {fabric.hosts[slot.host].name: slot.pid for slot in fabric.processes()}
 
 

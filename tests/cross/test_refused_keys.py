@@ -57,7 +57,8 @@ def _an_index_out_of_the_table(pair: Pair) -> tuple[Region, dict[str, Any]]:
 
 
 def _inside(pair: Pair) -> Region:
-    """A region in the middle of memory of the peer's, which a test can look at around it."""
+    """Returns a region in the middle of memory of the peer's, which a test can look at around
+    it."""
     region: Region = pair.b.register_part(0, BYTES, BYTES, ALL_ACCESS)
     return region
 

@@ -79,7 +79,7 @@ def kill(program: subprocess.Popen[str]) -> None:
 
 
 def stop(program: subprocess.Popen[str]) -> None:
-    """All its threads, each of which stops when it gets to it."""
+    """Stops all its threads, each of which stops when it gets to it."""
     program.send_signal(signal.SIGSTOP)
     deadline = time.monotonic() + WAIT_S
     while not all(

@@ -111,7 +111,7 @@ class Guest:
         self.nupa("down", "--force", self.name)
 
     def physical(self, ranges: dict[str, tuple[int, int]]) -> dict[str, dict[str, str]]:
-        """Memory of the guest by address and size, each as words that are not 0."""
+        """Returns memory of the guest by address and size, each as words that are not 0."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.settimeout(TIMEOUT_S)
             monitor.connect(str(self.monitor_path))
@@ -145,13 +145,13 @@ class Guest:
 
 
 def _word(answer: str) -> str:
-    """From `address: 0x…`; nothing if it is 0, or not there."""
+    """Returns the number of `address: 0x…`; nothing if it is 0, or not there."""
     word = answer.rpartition(":")[2].strip()
     return f"{int(word, 16):#x}" if word.startswith("0x") and int(word, 16) else ""
 
 
 def _bridge_base(cedt: bytes) -> int:
-    """CXL 3.1 9.18.1.2, CHBS (type 0): its base is at byte 16."""
+    """Returns the base of a CHBS (CXL 3.1 9.18.1.2, type 0), at byte 16."""
     at = 36
     while at < len(cedt):
         if cedt[at] == 0:

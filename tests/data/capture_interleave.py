@@ -78,7 +78,8 @@ true
 
 
 def hdm_blocks(guest: Guest, bars: dict[str, list[int]]) -> dict[str, tuple[int, int]]:
-    """Where each place has HDM decoders, by its capability headers (CXL 3.1 8.2.4.1, 8.2.4.5)."""
+    """Returns where each place has HDM decoders, by its capability headers (CXL 3.1 8.2.4.1,
+    8.2.4.5)."""
     cedt = guest.run("xxd", "-p", "-c", "0", "/sys/firmware/acpi/tables/CEDT").strip()
     bases = {"bridge": _bridge_base(bytes.fromhex(cedt)) + COMPONENT_AT}
     for name, (base, *_) in bars.items():

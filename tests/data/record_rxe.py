@@ -38,7 +38,7 @@ modprobe rdma_rxe && modprobe ib_uverbs && modprobe rdma_ucm || exit
 [ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev eth0
 """
 
-# perftest makes no fewer than 5 iterations.  Sizes are no multiples of 4 where BTH has to pad.
+# perftest makes no fewer than 5 iterations.  Sizes are not multiples of 4 where BTH has to pad.
 ON_ETH0: tuple[tuple[str, ...], ...] = (
     ("ibv_rc_pingpong", "-d", "rxe0", "-g", "1", "-s", "1101", "-n", "2"),
     ("ibv_rc_pingpong", "-d", "rxe0", "-g", "0", "-s", "101", "-n", "2"),
@@ -68,7 +68,7 @@ class Recorder:
             self.pair.run(host, ["sh", "-c", SET_UP])
 
     def meet(self, server: Sequence[str], client: Sequence[str], port: int) -> None:
-        """Both programs find each other by TCP *port*; 0: by the RDMA CM."""
+        """Runs both programs, which find each other by TCP *port*; 0: by the RDMA CM."""
         if port:
             self.pair.measure(server, client, port, nupa=False)
             return

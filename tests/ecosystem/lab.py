@@ -27,7 +27,7 @@ class Lab:
         return {"NUPA_DIR": str(self.folder)}
 
     def on(self, host: str | None, *command: str) -> list[str]:
-        """The command line that runs *command* on that host; None: on the next free one."""
+        """Returns the command line that runs *command* on that host; None: on the next free one."""
         where = () if host is None else ("--host", host)
         return [*NUPA, "run", *where, "--", *command]
 
@@ -46,7 +46,7 @@ class Lab:
             return program.wait(deadline_s)
 
     def must(self, argv: Sequence[str], **options: Any) -> str:
-        """The same for what must succeed: its standard output."""
+        """Runs a command that must succeed; returns its standard output."""
         return self.run(argv, **options).check().stdout
 
     def nupa(self, *arguments: str) -> str:
@@ -61,7 +61,8 @@ class Lab:
         env: Mapping[str, str] | None = None,
         hosts: tuple[str, str] = ("host0", "host1"),
     ) -> ProgramPair:
-        """A server that listens on TCP *port* and its client, on two hosts, not yet started."""
+        """Returns a server that listens on TCP *port* and its client, on two hosts, not yet
+        started."""
         return ProgramPair(
             self.on(hosts[0], *server),
             self.on(hosts[1], *client),
@@ -76,7 +77,7 @@ class Lab:
         *options: str,
         env: Mapping[str, str] | None = None,
     ) -> PairResult:
-        """`command -p PORT` and `command -p PORT localhost OPTIONS`, run to their ends."""
+        """Runs `command -p PORT` and `command -p PORT localhost OPTIONS` to their ends."""
         port = free_port()
         server = [*command, "-p", str(port)]
         return self.pair(server, [*server, "localhost", *options], port=port, env=env).run().check()
@@ -96,7 +97,7 @@ class Lab:
         }
 
     def compile(self, source: Path, *options: str, compiler: str = "gcc") -> str:
-        """The program that *compiler* makes of a C file."""
+        """Returns the program that *compiler* makes of a C file."""
         program = self.build / source.stem
         command = [compiler, "-O1", "-g", "-Wall", "-o", str(program), str(source), *options]
         done = subprocess.run(command, capture_output=True, text=True)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def pingpong_under(fabric: Lab, *tool: str, program: str = "ibv_rc_pingpong") -> ProgramOutcome:
-    """A server as it is and its client under *tool*, each to its end: the client's."""
+    """Runs a server as it is and its client under *tool*, each to its end; returns the client's."""
     needs(program, "ibverbs-utils")
     port = free_port()
     command = [program, "-g", "1", "-n", "50", "-p", str(port)]

@@ -54,7 +54,7 @@ class Partner:
 
 @contextmanager
 def partners(lab: Lab, *prefix: str) -> Iterator[tuple[Partner, Partner]]:
-    """Two that are connected; *prefix* goes before the command of the second."""
+    """Yields two that are connected; *prefix* goes before the command of the second."""
     program = lab.compile(SOURCES / "partner.c", "-libverbs")
     both = Partner(lab, program, "host0"), Partner(lab, program, "host1", *prefix)
     try:
@@ -79,7 +79,7 @@ def test_what_the_man_page_promises_of_fork_holds(fabric: Lab) -> None:
     assert fabric.must(fabric.on(None, program)).splitlines() == [
         "the child has its copy",
         "the parent goes on",
-        "a child that runs another program harms nobody",
+        "a child that runs another program harms no process",
         "a child may close what it inherited",
         "a child that attaches anew talks to its parent",
     ]
@@ -127,7 +127,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_it_alive_for_peers(
 
 
 def parent_of(pid: int) -> int:
-    """proc(5), /proc/PID/stat: field 4."""
+    """Returns field 4 of /proc/PID/stat (proc(5))."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
@@ -143,7 +143,7 @@ def test_processes_of_two_pid_namespaces_reach_each_other_and_see_each_other_end
     fabric: Lab,
 ) -> None:
     with partners(fabric, *NAMESPACE) as (outside, inside):
-        # Nobody takes the other one's attachment for that of a process that is no more.
+        # Neither takes the other one's attachment for that of a dead process.
         assert len(attached(fabric)) == 2
         movers = {end["mover"] for end in fabric.show()["movers"]}
         assert movers == {"relay"}

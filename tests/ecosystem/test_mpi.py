@@ -20,7 +20,8 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def mpirun(ranks: int, transport: str) -> list[str]:
-    """The command line up to the program; shared memory of the host is not among its ways."""
+    """Returns the command line up to the program; shared memory of the host is not among its
+    ways."""
     command = [needs("mpirun", "openmpi-bin"), "-n", str(ranks), "--oversubscribe"]
     if os.geteuid() == 0:
         command.append("--allow-run-as-root")

@@ -63,7 +63,7 @@ def test_libfabric_lists_the_device_for_connections_datagrams_and_reliable_datag
 
 
 def sizes_pinged(fabric: Lab, hosts: tuple[str, str], *options: str) -> list[str]:
-    """fi_pingpong checks its data (-c) and prints a line for each size: the client's sizes."""
+    """Returns the client's sizes: fi_pingpong checks its data (-c) and prints a line for each."""
     command = [needs("fi_pingpong", "libfabric-bin"), *options, "-c"]
     port = free_port()
     server, client = [*command, "-B", str(port)], [*command, "-P", str(port), "127.0.0.1"]

@@ -24,7 +24,7 @@ def ucx() -> None:
 
 
 def measured(fabric: Lab, transport: str, test: str, *options: str) -> int:
-    """How many iterations of the *test* the client counted at its end."""
+    """Returns how many iterations of the *test* the client counted at its end."""
     env = {"UCX_TLS": f"{transport},self", "UCX_NET_DEVICES": "nupa_rdma0:1"}
     result = fabric.run_pair(["ucx_perftest"], "-t", test, "-w", "10", *options, env=env)
     written = result.server.stdout + result.server.stderr + result.client.stderr

@@ -39,7 +39,7 @@ class Net:
         return {"NUPA_DIR": str(self.folder), **self.user.env}
 
     def argv(self, *arguments: str) -> list[str]:
-        """The command line of `nupa` with these arguments."""
+        """Returns the command line of `nupa` with these arguments."""
         return [*self.user.prefix, self.user.python, "-P", "-m", "nupa.cli", *arguments]
 
     def argv_on(self, host: str, command: Sequence[str], *, shell: bool = False) -> list[str]:
@@ -61,7 +61,7 @@ class Net:
         return self.run(self.argv(*arguments), deadline_s=deadline_s)
 
     def ok(self, *arguments: str) -> ProgramOutcome:
-        """The same, and it must succeed."""
+        """Runs the same, which must succeed."""
         return self.nupa(*arguments).check()
 
     def exec(
@@ -94,7 +94,7 @@ class Net:
         return program
 
     def listening(self, host: str, port: int, server: Program, *, udp: bool = False) -> None:
-        """Until *server*, started on *host*, has a socket on that port."""
+        """Waits until *server*, started on *host*, has a socket on that port."""
         table = "-Hnlu" if udp else "-Hnlt"
         query = [needs("ss", "iproute2"), table, f"sport = :{port}"]
         while not self.exec(host, query).stdout.strip():
@@ -110,13 +110,13 @@ class Net:
         return str(next(entry["state"] for entry in self.ls() if entry["host"] == host))
 
     def stored(self) -> dict[str, Any]:
-        """The state file, as it is."""
+        """Returns the state file, as it is."""
         (file,) = self.folder.glob(".nupa-*.net")
         found: dict[str, Any] = json.loads(file.read_text())
         return found
 
     def processes(self) -> list[process.Process]:
-        """All keepers and pumps of this folder."""
+        """Returns all keepers and pumps of this folder."""
         folder, uid = str(self.folder), self.user.uid
         pumps = process.find_all("nupa.netdev.pump", folder, user=uid)
         return pumps + process.find_all("nupa_keeper", f"{folder}/nupa-{uid}-default", user=uid)
@@ -134,7 +134,7 @@ class Net:
 
 
 def ip(host: int) -> str:
-    """The IPv4 address of host *host*, counted from 0."""
+    """Returns the IPv4 address of host *host*, counted from 0."""
     return f"10.0.0.{host + 1}"
 
 

@@ -19,7 +19,7 @@ BLOCK_BYTES = 128 << 10  # that iperf3 sends at a time
 
 
 def script(net: Net, name: str, *arguments: object) -> list[str]:
-    """The command line of a script of the folder `inside`."""
+    """Returns the command line of a script of the folder `inside`."""
     path = Path(__file__).with_name("inside") / f"{name}.py"
     # Another user may not be able to read it there.
     what = ["-c", path.read_text()] if net.user.prefix else [str(path)]
@@ -44,7 +44,7 @@ def has_carrier(net: Net, host: str) -> bool:
 
 
 def carrier_becomes(net: Net, host: str, up: bool, deadline_s: float = 10) -> None:
-    """Until the interface has a carrier, or has none."""
+    """Waits until the interface has a carrier, or has none."""
     end_s = time.monotonic() + deadline_s
     while has_carrier(net, host) is not up:
         assert time.monotonic() < end_s, link(net, host)
@@ -59,7 +59,7 @@ def ping_all(net: Net, host: str, to: str, count: int, *options: str) -> None:
     """Sends *count* pings, all of which are answered, as all that this host sent before.
 
     ping waits for the last answers only as long as two round trips took before, which a busy
-    machine may miss: the kernel counts what comes later, too.
+    machine may miss.  The kernel counts later answers, too.
     """
     done = ping(net, host, to, "-c", str(count), *options, check=False)
     assert f"{count} packets transmitted" in done.stdout, done.describe()
@@ -85,13 +85,13 @@ def _echoes(net: Net, host: str) -> tuple[int, int]:
 
 
 def hears_nothing(net: Net, host: str, to: str) -> None:
-    """Of a few pings, and all are lost."""
+    """Checks that all of a few pings are lost."""
     lost = ping(net, host, to, "-c", "4", "-i", "0.05", "-W", "0.3", check=False)
     assert "100% packet loss" in lost.stdout, lost.describe()
 
 
 def iperf_server(net: Net, host: str = "host1") -> Program:
-    """For one client."""
+    """Starts a server for one client."""
     server = net.start(host, [needs("iperf3", "iperf3"), "-s", "-1", "-p", str(IPERF_PORT)])
     net.listening(host, IPERF_PORT, server)
     return server
@@ -119,7 +119,7 @@ def iperf_end(outcome: ProgramOutcome) -> dict[str, Any]:
 
 
 def all_stream(end: dict[str, Any], streams: int, *, least_bytes: int = 1 << 20) -> None:
-    """*streams* TCP streams, each of which moved something, all of which arrived."""
+    """Checks that each of *streams* TCP streams moved something, all of which arrived."""
     assert len(end["streams"]) == streams
     for stream in end["streams"]:
         sent, arrived = stream["sender"]["bytes"], stream["receiver"]["bytes"]

@@ -30,7 +30,7 @@ def counters(net: Net, host: str) -> dict[str, int]:
 
 
 def echoes_received(table: str) -> int:
-    """Of /proc/net/snmp."""
+    """Returns InEchos of /proc/net/snmp."""
     names, values = (line.split() for line in table.splitlines() if line.startswith("Icmp:"))
     return int(values[names.index("InEchos")])
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The benchmarks of the network run, each for an instant; what they make goes with them.
 
-What is measured is not looked at, but that it can be true.
+The results are checked for plausibility only.
 """
 
 from __future__ import annotations

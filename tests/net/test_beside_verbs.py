@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Bulk of nupa_net0 and of verbs between the same hosts at once: neither starves the other.
 
-Who gets how much is the benchmarks' matter.
+The benchmarks measure the shares of each.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from .real import ping_all
 
 @contextmanager
 def capturing(net: Net, *options: str) -> Iterator[Program]:
-    """`nupa capture`, until it watches; has ended in order at the end."""
+    """Yields `nupa capture` when it watches; it has ended in order at the end."""
     with Program(net.argv("capture", *options), env=net.env) as program:
         program.wait_said("capturing on default", DEADLINE_S)
         yield program

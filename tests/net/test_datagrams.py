@@ -36,7 +36,7 @@ def receiver(
 
 
 def send(net: Net, to: str, sizes: str, window: int, *options: str, source: str = ip(0)) -> None:
-    """From host0, until all are sent, and received where *window* is not 0."""
+    """Sends from host0, until all are sent, and received where *window* is not 0."""
     net.exec("host0", script(net, "datagrams", "send", source, to, PORT, sizes, window, *options))
 
 
@@ -60,7 +60,7 @@ def pumps_stopped(net: Net) -> Iterator[None]:
 
 
 def most_at_once(receiver: Program) -> int:
-    """When it has got all."""
+    """Returns how many it took at once, after it has got all."""
     return int(receiver.wait(DEADLINE_S).check().stdout.split("up to ")[1].split()[0])
 
 

@@ -29,7 +29,7 @@ def keeper_of(net: Net, host: str = "host0") -> Process:
 
 
 def kill(process: Process, number: int = signal.SIGKILL) -> None:
-    """And waits until it is gone."""
+    """Kills it and waits until it is gone."""
     fd = process.open()
     assert fd is not None
     signal.pidfd_send_signal(fd, number)

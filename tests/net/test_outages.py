@@ -37,7 +37,7 @@ class Session:
         self.goes_on()
 
     def goes_on(self) -> None:
-        """Until each side has got a hundred messages more."""
+        """Waits until each side has got a hundred messages more."""
         self.hundreds += 1
         while self.server.has_said(f"has {self.hundreds + 1}00."):
             self.hundreds += 1
@@ -45,7 +45,7 @@ class Session:
             side.wait_said(f"has {self.hundreds}00.", DEADLINE_S)
 
     def end(self) -> None:
-        """In order; none of the messages is lost."""
+        """Ends in order; none of the messages is lost."""
         os.kill(self.client.pid, signal.SIGTERM)  # which hands it on
         for side in (self.client, self.server):
             assert "ended: " in side.wait(DEADLINE_S).check().stdout
@@ -53,7 +53,7 @@ class Session:
 
 @contextmanager
 def session(net: Net, to: str = ip(1)) -> Iterator[Session]:
-    """One that sees what the test does in between, and goes on afterwards."""
+    """Yields one that sees what the test does in between, and goes on afterwards."""
     it = Session(net, to)
     yield it
     it.goes_on()

@@ -38,7 +38,7 @@ print(json.dumps({
 def answer(
     net: Net, server: Program, client: Sequence[str]
 ) -> tuple[ProgramOutcome, ProgramOutcome]:
-    """How *server* on host1 and *client* on host0 ended, both well."""
+    """Returns how *server* on host1 and *client* on host0 ended, both well."""
     asked = net.exec("host0", client, shell=True)
     server.wait(DEADLINE_S)
     served = server.outcome()
@@ -57,7 +57,7 @@ def over_tcp(net: Net, command: Sequence[str], port: int, to: str = HOST1) -> Pr
 def over_cm(
     net: Net, server_argv: Sequence[str], client: Sequence[str], port: int
 ) -> ProgramOutcome:
-    """They meet by rdma_cm."""
+    """Runs both, which meet by rdma_cm."""
     server = net.start("host1", server_argv, shell=True)
 
     def listeners() -> list[dict[str, int]]:

@@ -29,7 +29,7 @@ def elsewhere(by_user: Net) -> Net:
 
 
 def where(script: str, net: Net, *arguments: str) -> ProgramOutcome:
-    """`nupa` with these arguments in a mount namespace that *script* has changed."""
+    """Runs `nupa` with these arguments in a mount namespace that *script* has changed."""
     return net.run(
         ["unshare", "-m", "sh", "-c", f'{script}; exec "$@"', "sh", *net.argv(*arguments)]
     )
@@ -64,7 +64,7 @@ def test_with_a_tun_device_that_is_not_for_this_user(elsewhere: Net) -> None:
 
 def denied(net: Net, limit: str) -> Sequence[str]:
     """Without privileges, in a user namespace that allows *limit*=0: its root set that."""
-    # CAP_SETFCAP: whoever lacks it may not map root into a user namespace.
+    # CAP_SETFCAP: a process without it may not map root into a user namespace.
     privileges = "--bounding-set=-all,+setfcap"
     script = f'echo 0 > /proc/sys/user/{limit}; exec setpriv {privileges} -- "$@"'
     return ["unshare", "-Ur", "sh", "-c", script, "sh", *net.argv()[len(net.user.prefix) :]]

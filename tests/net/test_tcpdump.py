@@ -32,7 +32,7 @@ def tcpdump(net: Net, host: str, *options: str) -> Iterator[Program]:
 
 
 def _listens(net: Net, host: str, program: Program) -> None:
-    """Until there is a packet socket (packet(7)) on that host."""
+    """Waits until there is a packet socket (packet(7)) on that host."""
     while len(net.exec(host, ["cat", "/proc/net/packet"]).stdout.splitlines()) < 2:
         assert program.running, program.outcome().describe()
 

@@ -111,14 +111,14 @@ class Scene:
         return (self.injector.expected_psn(self.end.qp.qp_num) + ahead) & 0xFFFFFF
 
     def bth(self, opcode: str | int, psn: int | None = None, **fields: Any) -> Packet:
-        """*opcode* without its service ("SEND_ONLY")."""
+        """Returns *opcode* without its service ("SEND_ONLY")."""
         code = f"{self.service}_{opcode}" if isinstance(opcode, str) else opcode
         if psn is None:
             psn = 0 if self.service == "UD" else self.psn()
         return BTH(opcode=code, **{"dqpn": self.end.qp.qp_num, "psn": psn, **fields})
 
     def reth(self, offset: int = 0, length: int = 0, **fields: int) -> Packet:
-        """Of the end's region."""
+        """Returns a RETH for the end's region."""
         mr = self.end.mr
         return RETH(**{"va": mr.buf + offset, "rkey": mr.rkey, "dmalen": length, **fields})
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Classic pcap files, of µs and ns, of either endianness, of Ethernet, SLL and SLL2: read as tshark
-reads them; damage is named with file and offset."""
+"""Classic pcap files, of µs and ns, of either endianness, of Ethernet, SLL and SLL2, are read as
+tshark reads them.  Damage is named with file and offset."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ MICRO, NANO = 0xA1B2C3D4, 0xA1B23C4D
 
 
 def header(order: str = "<", magic: int = MICRO, linktype: int = ETHERNET, minor: int = 4) -> bytes:
-    """draft-ietf-opsawg-pcap, 4: magic, version, two that are 0, snapshot length, link type."""
+    """Returns a header (draft-ietf-opsawg-pcap, 4): magic, version, two zeros, snap length,
+    type."""
     return struct.pack(order + "IHHIIII", magic, 2, minor, 0, 0, 65535, linktype)
 
 
 def record(
     data: bytes, order: str = "<", fraction: int = 0, original: int | None = None, size: int = -1
 ) -> bytes:
-    """5: seconds, fraction, captured length, original length."""
+    """Returns a record (5): seconds, fraction, captured length, original length."""
     captured = len(data) if size < 0 else size
     length = len(data) if original is None else original
     return struct.pack(order + "4I", TIME_NS // 10**9, fraction, captured, length) + data

@@ -43,7 +43,7 @@ def test_what_is_no_capture_is_refused(read: Reading) -> None:
 
 
 def records() -> st.SearchStrategy[tuple[Any, ...]]:
-    """Any packets: with real headers, random ones, and none."""
+    """Returns any packets: with real headers, random ones, and none."""
     ports = st.sampled_from(["host0/1", "host1/1", "switch0/1", "eth0", ""])
     ours = st.builds(
         lambda level, kind, direction, flags, transfer, host, data: (

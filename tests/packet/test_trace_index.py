@@ -22,7 +22,7 @@ from tests.unit.packet import roce_dialogues
 
 
 def adapter() -> Scene:
-    """A capture that does not say which packets belong together."""
+    """Returns a capture that does not say which packets belong together."""
     return Scene(names_transfers=False)
 
 

@@ -175,7 +175,7 @@ class Scene:
 
 
 def send() -> Scene:
-    """A SEND of 8 bytes, at levels queue and transport."""
+    """Returns a SEND of 8 bytes, at levels queue and transport."""
     scene = Scene()
     scene.wqe(SEND, 8, flags=2 | 8)
     scene.doorbell(after=40)
@@ -187,7 +187,7 @@ def send() -> Scene:
 
 
 def write(packets: int = 16, mtu: int = 4096) -> Scene:
-    """An RDMA WRITE of many packets, at levels queue and transport."""
+    """Returns an RDMA WRITE of many packets, at levels queue and transport."""
     scene = Scene()
     scene.wqe(WRITE, packets * mtu)
     scene.doorbell(after=35)
@@ -207,7 +207,7 @@ def _write_packets(scene: Scene, packets: int, mtu: int, psn: int) -> None:
 
 
 def all_levels() -> Scene:
-    """An RDMA WRITE of 4 KiB in 4 packets: queue entries, packets and TLPs."""
+    """Returns an RDMA WRITE of 4 KiB in 4 packets: queue entries, packets and TLPs."""
     scene = Scene()
     scene.wqe(WRITE, 4096)
     scene.doorbell(after=35)
@@ -225,7 +225,7 @@ def all_levels() -> Scene:
 
 
 def read() -> Scene:
-    """An RDMA READ of three packets, also as TLPs."""
+    """Returns an RDMA READ of three packets, also as TLPs."""
     scene = Scene()
     scene.wqe(READ, 3072)
     scene.doorbell(after=35)
@@ -252,7 +252,7 @@ def atomic() -> Scene:
 
 
 def refused() -> Scene:
-    """A WRITE to memory that it may not access."""
+    """Returns a WRITE to memory that it may not access."""
     scene = Scene()
     scene.wqe(WRITE, 64)
     scene.request(
@@ -264,7 +264,7 @@ def refused() -> Scene:
 
 
 def dropped() -> Scene:
-    """A SEND that is lost, and sent again after its timeout."""
+    """Returns a SEND that is lost, and sent again after its timeout."""
     scene = Scene()
     scene.wqe(SEND, 8)
     scene.doorbell(after=40)
@@ -286,7 +286,7 @@ def datagram() -> Scene:
 
 
 def pooled() -> Scene:
-    """A store of two lines to pooled memory."""
+    """Returns a store of two lines to pooled memory."""
     scene = Scene()
     scene.wqe(WRITE, 128)
     scene.cxl(split.cxl_mem_messages("store", 0x4000, 128), after=70)
@@ -295,7 +295,7 @@ def pooled() -> Scene:
 
 
 def through_switch() -> Scene:
-    """A SEND seen at each port on its way, and its ACK."""
+    """Returns a SEND seen at each port on its way, and its ACK."""
     scene = Scene()
     way = [("host0/1", OUTBOUND), ("switch0/1", OUTBOUND)]
     way += [("switch0/2", INBOUND), ("host1/1", INBOUND)]

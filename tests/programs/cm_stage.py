@@ -17,7 +17,7 @@ SERVER = "10.0.0.1"  # host0
 
 
 def program(name: str, package: str = "rdmacm-utils") -> str:
-    """Its path; skips the test where it is not installed."""
+    """Returns its path; skips the test where it is not installed."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"no {name}: apt-get install {package}")
@@ -25,12 +25,12 @@ def program(name: str, package: str = "rdmacm-utils") -> str:
 
 
 def port() -> str:
-    """One that no other test uses: fabrics are apart, and so are their ports."""
+    """Returns one that no other test uses: fabrics are apart, and so are their ports."""
     return str(free_port())
 
 
 def wait_for_listener(stage: Stage, pair: ProgramPair, number: str, space: str = "tcp") -> None:
-    """Until somebody on the default fabric listens there."""
+    """Waits until somebody on the default fabric listens there."""
     while not any(
         (at["port"], at["space"]) == (int(number), space) for at in stage.show()["listeners"]
     ):
@@ -49,7 +49,7 @@ def start(
     hosts: tuple[str, str] = ("host0", "host1"),
     deadline_s: float = DEADLINE_S,
 ) -> Iterator[ProgramPair]:
-    """Both running.  The fabric must be up."""
+    """Yields both running.  The fabric must be up."""
     with ProgramPair(
         stage.nupa_run(server, hosts[0]),
         stage.nupa_run(client, hosts[1]),

@@ -37,7 +37,7 @@ class _Program(ctypes.Structure):
 
 
 def _instructions(machine: str) -> bytes:
-    """struct sock_filter each: code, steps if true, steps if false, operand."""
+    """Packs each struct sock_filter: code, steps if true, steps if false, operand."""
     arch, *calls = _NUMBERS[machine]
     return b"".join(
         struct.pack("=HBBI", *instruction)
@@ -54,7 +54,7 @@ def _instructions(machine: str) -> bytes:
 
 
 def deny() -> None:
-    """From now on, for this process and all that it starts.  OSError if the kernel refuses."""
+    """Denies these calls to this process and all that it starts.  OSError if the kernel refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     code = ctypes.create_string_buffer(_instructions(platform.machine()))
     program = _Program(len(code) // 8, ctypes.cast(code, ctypes.c_void_p))

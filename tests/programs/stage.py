@@ -40,7 +40,7 @@ class Stage:
         return [*self.user.prefix, self.user.python, "-P", "-m", "nupa.cli", *arguments]
 
     def nupa_run(self, command: Sequence[str], host: str = "host0") -> list[str]:
-        """The command line that runs *command* on that host of the default fabric."""
+        """Returns the command line that runs *command* on that host of the default fabric."""
         mover = () if self.mover is None else ("--mover", self.mover)
         argv = self.nupa("run", "--host", host, *mover, "--", *command)
         if host not in self.denied:
@@ -54,7 +54,7 @@ class Stage:
         return run(argv, env=self.env, deadline_s=deadline_s)
 
     def ok(self, *arguments: str) -> str:
-        """The output of `nupa`, which must succeed."""
+        """Returns the output of `nupa`, which must succeed."""
         return self.run(self.nupa(*arguments)).check().stdout
 
     def pair(
@@ -65,7 +65,8 @@ class Stage:
         cpus: tuple[int, int] | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> ProgramPair:
-        """*command* as a server on one host and as its client on the other, not yet started."""
+        """Returns *command* as a server on one host and as its client on the other, not yet
+        started."""
         port = free_port()
         server = [*command, "-p", str(port)]
         return ProgramPair(
@@ -84,7 +85,8 @@ class Stage:
         cpus: tuple[int, int] | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> PairResult:
-        """The same, run to the end.  ProgramError, with what they wrote, unless both succeed."""
+        """Runs the same to the end.  ProgramError, with what they wrote, unless both
+        succeed."""
         return self.pair(command, cpus=cpus, deadline_s=deadline_s).run().check()
 
     def show(self) -> dict[str, Any]:
@@ -93,7 +95,7 @@ class Stage:
         return shown
 
     def wait_for_contact(self, pair: ProgramPair) -> dict[str, str]:
-        """Until both programs have moved something: the mover of each, by its host."""
+        """Waits until both programs have moved something: the mover of each, by its host."""
         while len(found := self.show()["movers"]) < 2:
             assert pair.server.running, pair.server.outcome().describe()
             assert pair.client.running, pair.client.outcome().describe()
@@ -102,5 +104,5 @@ class Stage:
 
 
 def sizes_of(table: str) -> list[int]:
-    """The sizes in perftest's table: lines that begin with bytes and iterations."""
+    """Returns the sizes in perftest's table: lines that begin with bytes and iterations."""
     return [int(size) for size in re.findall(r"^\s*(\d+)\s+\d+\s", table, re.MULTILINE)]

@@ -31,7 +31,8 @@ SEND, ACK = CODES["RC_SEND_ONLY"], CODES["RC_ACKNOWLEDGE"]
 
 
 def on_one_host(*test: str) -> list[str]:
-    """A script that runs both ends of *test*, whose client asks until the server listens."""
+    """Returns a script that runs both ends of *test*, whose client asks until the server
+    listens."""
     command = " ".join([*test, "-p", str(free_port())])
     return [
         "sh",
@@ -64,7 +65,7 @@ def tshark(file: Path, *options: str) -> list[str]:
 
 @contextmanager
 def capturing(stage: Stage, *options: str, text: bool = True) -> Iterator[subprocess.Popen[str]]:
-    """`nupa capture` from its first line on stderr on, when it watches."""
+    """Yields `nupa capture` from its first line on stderr on, when it watches."""
     env = {**os.environ, **stage.env}
     with subprocess.Popen(
         stage.nupa("capture", *options),

@@ -37,7 +37,7 @@ def rping(
     client: Sequence[str] = ("-c",),
     client_host: str = "host1",
 ) -> PairResult:
-    """`rping -s` on host0 and `rping -c`, both with *options*, run to their ends."""
+    """Runs `rping -s` on host0 and `rping -c`, both with *options*, to their ends."""
     number = port()
     rest = ["-p", number, "-V", "-v", *options]
     server = [program("rping"), "-s", *(["-a", bind] if bind else []), *rest]
@@ -107,7 +107,7 @@ def test_a_persistent_rping_serves_one_after_the_other(fabric: Stage) -> None:
 
 
 def _client(pair: ProgramPair) -> ProgramOutcome:
-    """How the client of a server that runs for ever ended: well."""
+    """Returns how the client of a server that runs for ever ended: well."""
     while pair.client.running:
         assert pair.elapsed_s < pair.deadline_s, "the client hangs"
     return pair.client.outcome().check()
@@ -146,7 +146,7 @@ def test_a_client_says_why_it_cannot_connect(fabric: Stage, to: str, what: str) 
 
 
 def both(stage: Stage, name: str, *options: str, space: str = "tcp") -> PairResult:
-    """`NAME` and `NAME -s SERVER` of one family of programs."""
+    """Runs `NAME` and `NAME -s SERVER` of one family of programs."""
     number = port()
     rest = ["-p", number, *options]
     server, client = [program(name), *rest], [program(name), "-s", SERVER, *rest]
@@ -204,7 +204,8 @@ def test_udaddy_looks_its_peer_up_and_exchanges_datagrams(
 
 
 def mckey(stage: Stage, group: str, bind: bool) -> PairResult:
-    """A receiver on host0 and a sender, which waits three seconds as for a subnet manager."""
+    """Returns a receiver on host0 and a sender, which waits three seconds as for a subnet
+    manager."""
     command = [program("mckey"), "-m", group]
     binds = [["-b", address] if bind else [] for address in (SERVER, "10.0.0.2")]
     pair = ProgramPair(

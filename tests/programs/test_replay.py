@@ -17,7 +17,8 @@ from .stage import DEADLINE_S, Stage
 def recorded(
     stage: Stage, file: Path, server: list[str], client: list[str], port: int | None = None
 ) -> ProgramPair:
-    """Both programs, the server's run with a capture.  *port*: TCP, that the server listens on."""
+    """Runs both programs, the server's run with a capture.  *port*: TCP, that the server listens
+    on."""
     argv = stage.nupa("run", "--host", "host0", "--capture", str(file), "--", *server)
     return ProgramPair(
         argv, stage.nupa_run(client, "host1"), env=stage.env, port=port, deadline_s=DEADLINE_S
@@ -25,7 +26,7 @@ def recorded(
 
 
 def replayed(file: Path, requests: int) -> Report:
-    """Its report, which has to have *requests* of them, without a difference."""
+    """Returns its report, which has to have *requests* of them, without a difference."""
     report = replay(file).raise_for_differences()
     assert report.played == requests, report
     # The capture ends with its program: an answer to the last requests may come later.

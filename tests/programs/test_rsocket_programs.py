@@ -30,7 +30,7 @@ def program(name: str) -> str:
 
 
 def pair(stage: Stage, server: list[str], client: list[str], kind: str = "stream") -> ProgramPair:
-    """Both started, the client after the server has its port.  The caller ends them."""
+    """Starts both, the client after the server has its port.  The caller ends them."""
     made = ProgramPair(
         stage.nupa_run(server, "host0"),
         stage.nupa_run(client, "host1"),
@@ -47,7 +47,7 @@ def pair(stage: Stage, server: list[str], client: list[str], kind: str = "stream
 
 
 def run(stage: Stage, name: str, *options: str) -> PairResult:
-    """`NAME -b SERVER` and `NAME -s SERVER`, both run to their ends."""
+    """Runs `NAME -b SERVER` and `NAME -s SERVER` to their ends."""
     server = [program(name), "-p", PORT, "-b", SERVER, *options]
     client = [program(name), "-p", PORT, "-s", SERVER, *options]
     with pair(stage, server, client) as both:
@@ -55,7 +55,7 @@ def run(stage: Stage, name: str, *options: str) -> PairResult:
 
 
 def rows(result: PairResult) -> list[str]:
-    """The names of the tests whose results both ends print."""
+    """Returns the names of the tests whose results both ends print."""
     tables = [
         re.findall(r"^(\w+) .*\d+\.\d+s", outcome.stdout, re.MULTILINE)
         for outcome in (result.server, result.client)

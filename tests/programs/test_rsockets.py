@@ -17,7 +17,7 @@ SCRIPTS = Path(__file__).with_name("rsockets")
 
 
 def scenarios(script: str) -> list[str]:
-    """The public functions of one script."""
+    """Returns the public functions of one script."""
     return re.findall(r"^def ([a-z]\w*)", (SCRIPTS / f"{script}.py").read_text(), re.MULTILINE)
 
 

@@ -56,7 +56,7 @@ def tcp(stage: Stage, name: str, port: int, *more: str, host: str = SERVER) -> l
 
 
 def tcp_pair(stage: Stage, preload: str, server: str, client: str, *more: str) -> ProgramPair:
-    """Both started, the client when the server listens.  The caller ends them."""
+    """Returns both started, the client when the server listens.  The caller ends them."""
     port = 8000
     made = ProgramPair(
         stage.nupa_run(under(preload, *tcp(stage, server, port)), "host0"),

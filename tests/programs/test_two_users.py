@@ -43,13 +43,13 @@ class Shared:
         return self.run(user, argv, before=before)
 
     def ok(self, user: User, *arguments: str, before: Sequence[str] = ()) -> str:
-        """The output of `nupa`, which must succeed without a word on stderr."""
+        """Returns the output of `nupa`, which must succeed without a word on stderr."""
         outcome = self.nupa(user, *arguments, before=before).check()
         assert outcome.stderr == ""
         return outcome.stdout
 
     def fails(self, user: User, *arguments: str) -> str:
-        """The one line that `nupa` says on stderr."""
+        """Returns the one line that `nupa` says on stderr."""
         outcome = self.nupa(user, *arguments)
         assert outcome.returncode == 1, outcome.describe()
         assert outcome.stderr.startswith("nupa: ")

@@ -45,7 +45,7 @@ def ourselves() -> User:
 
 
 def nobody(folder: Path) -> User:
-    """uid 65534; for root only.  Of what he may not read where it is, *folder* gets a copy."""
+    """Returns uid 65534; for root only.  Files that it may not read are copied to *folder*."""
     prefix = _become(NOBODY)
     user = User(NOBODY, prefix)
     if user.can_run_nupa():
@@ -63,7 +63,7 @@ def nobody(folder: Path) -> User:
 
 
 def another(user: User) -> User:
-    """uid 65533, with the interpreter of *user*; for root only."""
+    """Returns uid 65533, with the interpreter of *user*; for root only."""
     return replace(user, uid=ANOTHER, prefix=_become(ANOTHER))
 
 
@@ -73,7 +73,7 @@ def _become(uid: int) -> tuple[str, ...]:
 
 
 def copy_python(folder: Path) -> Path:
-    """The interpreter below a virtual environment, its library and the standard library."""
+    """Returns the interpreter below a virtual environment, its library and the standard library."""
     original = Path(sys.executable).resolve()
     python = folder / "bin" / original.name
     python.parent.mkdir()
@@ -89,7 +89,7 @@ def copy_python(folder: Path) -> Path:
 
 
 def copy_packages(folder: Path) -> Path:
-    """nupa, and the packages that it needs."""
+    """Copies nupa, and the packages that it needs; returns their folder."""
     packages = folder / "packages"
     shutil.copytree(nupa.__path__[0], packages / "nupa", ignore=_LEFT_OUT)
     shutil.copytree(pyroute2.__path__[0], packages / "pyroute2", ignore=_LEFT_OUT)
@@ -104,7 +104,7 @@ def copy_packages(folder: Path) -> Path:
 
 
 def make_readable(folder: Path) -> None:
-    """For everybody, as an installation is."""
+    """Makes it readable to all users, as an installation is."""
     for path in (folder, *folder.rglob("*")):
         mode = path.stat().st_mode
         path.chmod(mode | (0o555 if path.is_dir() or mode & 0o100 else 0o444))

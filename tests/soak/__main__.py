@@ -12,7 +12,7 @@ from .soak import run_soak
 
 
 def main() -> int:
-    """0: nothing wrong, hung or leaked."""
+    """Returns 0: nothing wrong, hung or leaked."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, help="that of a soak to have again")

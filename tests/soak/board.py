@@ -71,7 +71,7 @@ class Board:
         return HEAD.unpack_from(self._memory)[9:12]
 
     def progress(self) -> dict[int, int]:
-        """A number for each end that grows with all that it does."""
+        """Returns a number for each end that grows with all that it does."""
         pairs = (END.unpack_from(self._memory, HEAD.size + i * END.size) for i in range(ENDS))
         return {end: progress for end, progress in pairs if end}
 
@@ -81,7 +81,7 @@ class Board:
         return self._word(13)
 
     def log(self, newest: int = 12) -> list[str]:
-        """The last operations, oldest first, a line each."""
+        """Returns the last operations, oldest first, a line each."""
         count = self._word(12)
         lines = []
         for number in range(max(0, count - min(newest, LOG_ENTRIES)), count):

@@ -104,7 +104,7 @@ class Worker:
         return self.ready and not self.ended_by
 
     def ran_since(self, ns: int) -> bool:
-        """Whether it was not stopped at any time since."""
+        """Tells whether it was not stopped at any time since."""
         return all(stop.to_ns is not None and stop.to_ns < ns for stop in self.stops[-8:])
 
     def tell(self, line: str) -> None:
@@ -146,7 +146,7 @@ class Worker:
         return [re.sub(r"\d+", "N", str(path.readlink())) for path in folder.iterdir()]
 
     def close(self) -> None:
-        """Of a process that has ended."""
+        """Closes the files of a process that has ended."""
         self.control.close()
         os.close(self.pidfd)
         self.board.close()

@@ -102,7 +102,7 @@ class Director:
             worker.send_signal(signal.SIGUSR1 if how == "exit now" else signal.SIGUSR2)
 
     def _bury(self, worker: Worker) -> None:
-        """Its process has ended."""
+        """Notes that its process has ended."""
         if worker.ended_by == "kill":
             self.figures.stalls_ms.append((time.monotonic_ns() - worker.ended_ns) / 1e6)
         self._selector.unregister(worker.pidfd)
@@ -185,7 +185,7 @@ class Director:
         return [n for n in chosen if service != "XRC" or n not in ("SRQ", "window 2")]
 
     def _dial(self) -> None:
-        """One worker connects to another, or to itself, by rdma_cm."""
+        """Connects one worker to another, or to itself, by rdma_cm."""
         ready = [worker for worker in self._workers.values() if worker.usable and worker.cm_port]
         if ready:
             caller, called = self._random.choice(ready), self._random.choice(ready)
@@ -206,7 +206,7 @@ class Director:
                     end.worker.tell(f"drop {end.id}")
 
     def _lose_end(self, link: Link, worker: Worker) -> None:
-        """*worker* has ended: its partner has to notice, unless nothing tells it."""
+        """Expects a partner to notice that *worker* has ended, unless nothing tells it."""
         for end in link.ends:
             if end.worker is worker:
                 end.gone = True
@@ -389,7 +389,8 @@ class Director:
 
     @staticmethod
     def _may_lose(link: Link) -> bool:
-        """Whether messages may be lost between two that live: UC waits for no stopped receiver."""
+        """Tells whether messages may be lost between two that live: UC waits for no stopped
+        receiver."""
         return not link.reliable and not all(
             end.worker.ran_since(link.made_ns) for end in link.ends
         )
@@ -456,7 +457,7 @@ class Director:
             self._hang(f"{worker.name} does not finish", worker)
 
     def _check_survivors(self) -> None:
-        """A worker that saw all the deaths holds no more for them."""
+        """Checks that a worker that saw all the deaths holds no more for them."""
         for worker in self._workers.values():
             fds, heap = worker.board.fds[1], worker.board.heap_bytes[1]
             if worker.role.spared and worker.ready:

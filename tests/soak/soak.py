@@ -61,7 +61,7 @@ class Report:
         return not self.found.failures and self.p99_ms <= self.limit_ms
 
     def figures(self) -> dict[str, Any]:
-        """All figures; names say their units."""
+        """Returns all figures; names say their units."""
         found = self.found
         return {
             "replay": self.replay,
@@ -91,7 +91,7 @@ class Report:
         }
 
     def text(self) -> str:
-        """The same for people."""
+        """Returns the same for people."""
         lines = []
         for name, value in self.figures().items():
             if isinstance(value, dict):
@@ -103,7 +103,7 @@ class Report:
 
 
 def _held_bytes(fabric: Fabric) -> int:
-    """Memory that the fabric's segment has."""
+    """Returns the memory that the fabric's segment has."""
     return Path(fabric.path).stat().st_blocks * 512
 
 

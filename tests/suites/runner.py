@@ -57,7 +57,7 @@ class Results(unittest.TestResult):
 
 
 def flatten(tests):
-    """The tests themselves, out of suites of suites of them."""
+    """Yields the tests themselves, out of suites of suites of them."""
     for test in tests:
         if isinstance(test, unittest.TestSuite):
             yield from flatten(test)

@@ -129,7 +129,8 @@ class Suite:
 
 
 def _write_tools(host: HostInfo, scratch: Path) -> Path:
-    """A folder with `ip` and `rdma`, which the suite asks for the device's network interface.
+    """Returns a folder with `ip` and `rdma`, which the suite asks for the device's network
+    interface.
 
     The kernel knows neither the device nor the interface; to other questions they are the system's.
     """
@@ -159,7 +160,7 @@ class Skip:
 
 
 def read_skips(version: int) -> dict[str, Skip]:
-    """The checked-in table of that version of the suite, by test."""
+    """Returns the checked-in table of that version of the suite, by test."""
     with (HERE / f"skips_v{version}.toml").open("rb") as file:
         groups = tomllib.load(file)["skip"]
     tests = [test for group in groups for test in group["tests"]]
@@ -185,7 +186,7 @@ def unexpected(outcomes: Iterable[Outcome], skips: dict[str, Skip]) -> list[str]
 
 
 def debian_version() -> int:
-    """Of the system's rdma-core, whose package has the tests."""
+    """Returns the major version of the system's rdma-core, whose package has the tests."""
     shown = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Version}", "rdma-core"], capture_output=True, text=True
     )
@@ -195,7 +196,7 @@ def debian_version() -> int:
 
 
 def unpack_debian(folder: Path) -> None:
-    """Debian's files into *folder*/tests; the larger ones are compressed."""
+    """Copies Debian's files into *folder*/tests; the larger ones are compressed."""
     target = folder / "tests"
     target.mkdir()
     for path in DEBIAN_TESTS.iterdir():
@@ -206,7 +207,7 @@ def unpack_debian(folder: Path) -> None:
 
 
 def unpack_pypi(folder: Path) -> None:
-    """The files of the sdist of PyPI's pyverbs into *folder*/tests."""
+    """Copies the files of the sdist of PyPI's pyverbs into *folder*/tests."""
     if not (PYPI / "python").exists():
         pytest.skip("PyPI's pyverbs is not built: make build/pyverbs/built")
     shutil.copytree(PYPI / "tests", folder / "tests")

@@ -41,7 +41,7 @@ def serve(port: str, connections: int) -> None:
 
 
 def echo(connection: CMID) -> tuple[int, WC]:
-    """How many messages it echoed, and the completion that ended it."""
+    """Returns how many messages it echoed, and the completion that ended it."""
     room, other = connection.reg_msgs(SIZE), connection.reg_msgs(SIZE)
     lent = MR(connection.pd, SIZE, _ACCESS)
     connection.post_recv(room)
@@ -76,7 +76,8 @@ class Asker:
         self.address, self.rkey = _WHERE.unpack(self.back.read(_WHERE.size, 0))
 
     def round(self, number: int) -> WC | None:
-        """WRITE, READ and an echo of the same bytes.  The completion that failed, if one did."""
+        """Does a WRITE, a READ and an echo of the same bytes.  Returns a failed completion, if
+        any."""
         size = _SIZES[number % len(_SIZES)]
         data = (number.to_bytes(4, "little") * (size // 4 + 1))[:size]
         self.out.write(data, size)
@@ -97,7 +98,7 @@ class Asker:
         return None if done.status == e.IBV_WC_SUCCESS else done
 
     def end(self) -> None:
-        """An empty message: no more will come."""
+        """Sends an empty message: no more will come."""
         self.id.post_send(self.out, length=0)
         self.id.get_send_comp().raise_for_status()
 

@@ -71,14 +71,14 @@ class Machine:
         self._started: list[Program] = []
 
     def up(self) -> None:
-        """StallError: a guest did not come up."""
+        """Boots the guests.  StallError: one did not come up."""
         boot = f"{BOOT_S:g}"
         outcome = self.nupa("vm", "up", *self._options, "--timeout", boot, deadline_s=2 * BOOT_S)
         if not outcome.ok:
             raise StallError(outcome.describe())
 
     def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> ProgramOutcome:
-        """`nupa` with these arguments, to its end; that it fails is in what is returned."""
+        """Runs `nupa` with these arguments to its end; the result says whether it failed."""
         with self.program(self.nupa_argv(*arguments)) as program:
             return self.wait(program, deadline_s)
 
@@ -86,7 +86,7 @@ class Machine:
         return [*self._user.prefix, self._user.python, "-P", "-m", "nupa.cli", *arguments]
 
     def program(self, argv: Sequence[str]) -> Program:
-        """Any command line, started; the caller's to close."""
+        """Starts any command line; the caller closes it."""
         return Program(argv, env=self._env)
 
     def on_net(self, host: str, command: Sequence[str]) -> list[str]:
@@ -99,7 +99,7 @@ class Machine:
         return self.nupa_argv("vm", "run", host, "--", *command)
 
     def wait(self, program: Program, deadline_s: float = DEADLINE_S) -> ProgramOutcome:
-        """Its end.  StallError: it does not come."""
+        """Waits for its end.  StallError: it does not come."""
         if not select.select([program.pidfd], [], [], deadline_s)[0]:
             program.kill(f"was killed: not done after {deadline_s:g} s")
             raise StallError(program.outcome().describe())
@@ -108,14 +108,14 @@ class Machine:
     def run(
         self, host: str, command: Sequence[str], *, deadline_s: float = DEADLINE_S
     ) -> ProgramOutcome:
-        """*command* on *host*, to its end: it must succeed."""
+        """Runs *command* on *host* to its end: it must succeed."""
         with self.program(self.argv(host, command)) as program:
             outcome = self.wait(program, deadline_s)
         assert outcome.ok, outcome.describe()
         return outcome
 
     def start(self, host: str, command: Sequence[str]) -> Program:
-        """*command* on *host*, started; it is ended with the machine, or by end()."""
+        """Starts *command* on *host*; it is ended with the machine, or by end()."""
         program = self.program(self.argv(host, command))
         self._started.append(program)
         return program
@@ -132,7 +132,7 @@ class Machine:
         *,
         deadline_s: float = DEADLINE_S,
     ) -> tuple[ProgramOutcome, ProgramOutcome]:
-        """The ends of a server and its client, each (host, command): both must succeed.
+        """Runs a server and its client, each (host, command), to their ends: both must succeed.
 
         The client is started when *listens* says so.
         """
@@ -148,7 +148,7 @@ class Machine:
     def until(
         self, what: Callable[[], bool], program: Program, deadline_s: float = DEADLINE_S
     ) -> None:
-        """Until *what* is true while *program* runs.  StallError: it does not come true."""
+        """Waits until *what* is true while *program* runs.  StallError: it does not come true."""
         end_s = time.monotonic() + deadline_s
         while not what():
             assert program.running, program.outcome().describe()
@@ -164,12 +164,13 @@ class Machine:
         return program.outcome().describe()
 
     def tcp(self, host: str, port: int) -> Callable[[], bool]:
-        """Whether somebody on *host* listens on that TCP port; on this machine, of nupa_net0."""
+        """Tells whether a process on *host* listens on that TCP port; on this machine, of
+        nupa_net0."""
         query = self.on_net(host, ["ss", "-Hnlt", f"sport = :{port}"])
         return lambda: bool(self.run(host, query).stdout.strip())
 
     def cm(self, port: int, space: str = "tcp") -> Callable[[], bool]:
-        """Whether somebody on the fabric listens there by the RDMA CM."""
+        """Tells whether a process on the fabric listens there by the RDMA CM."""
 
         def listens() -> bool:
             outcome = self.nupa("show", self.name, "--json").check()
@@ -194,7 +195,7 @@ class Machine:
         return {guest["name"]: guest for guest in found["guests"]}
 
     def signal(self, host: str, number: signal.Signals) -> None:
-        """To the QEMU of that guest.  After SIGKILL it is gone."""
+        """Sends it to the QEMU of that guest.  After SIGKILL it is gone."""
         pidfd = os.pidfd_open(self.guests()[host]["pid"])
         signal.pidfd_send_signal(pidfd, number)
         if number == signal.SIGKILL:
@@ -240,7 +241,7 @@ def booted(
     user: User | None = None,
     cache: Path | None = None,
 ) -> Iterator[Machine]:
-    """A machine that is up.  StallError: it did not come up, twice."""
+    """Yields a machine that is up.  StallError: it did not come up, twice."""
     with closing(Machine(guests, kind, *options, user=user, cache=cache)) as machine:
         try:
             machine.up()
@@ -251,5 +252,5 @@ def booted(
 
 
 def new_port() -> int:
-    """That no test has used: what a server leaves behind is in nobody's way."""
+    """Returns a port that no test has used: remains of a server are not in the way."""
     return next(_PORTS)

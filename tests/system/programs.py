@@ -21,12 +21,12 @@ _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+[\d.]+\s", re.MULTILINE)
 
 
 def address(host: str) -> str:
-    """That of nupa_rdma0, and of nupa_net0."""
+    """Returns the address of nupa_rdma0, which is that of nupa_net0, too."""
     return f"10.0.0.{int(host.removeprefix('host')) + 1}"
 
 
 def perftest(machine: Machine, server: str, client: str, name: str, *options: str) -> None:
-    """perftest's *name*: the client shows as many rounds as it was asked for.
+    """Runs perftest's *name*: the client shows as many rounds as it was asked for.
 
     With this machine at an end they meet by the RDMA CM: it has no address on the guests' network.
     """
@@ -42,7 +42,7 @@ def perftest(machine: Machine, server: str, client: str, name: str, *options: st
 
 
 def pingpong(machine: Machine, server: str, client: str, name: str) -> None:
-    """libibverbs' example *name*, which looks at what it receives (-c)."""
+    """Runs libibverbs' example *name*, which checks what it receives (-c)."""
     port, rounds = new_port(), 100
     command = [needs(name, "ibverbs-utils"), "-g", "1", "-n", str(rounds), "-c", "-p", str(port)]
     for told in machine.talk(
@@ -52,7 +52,7 @@ def pingpong(machine: Machine, server: str, client: str, name: str) -> None:
 
 
 def rping(machine: Machine, server: str, client: str) -> None:
-    """READs and WRITEs of strings that both ends check (-V)."""
+    """Runs READs and WRITEs of strings that both ends check (-V)."""
     port = new_port()
     command = [needs("rping", "rdmacm-utils"), "-a", address(server), "-p", str(port)]
     command += ["-C", "10", "-v", "-V"]
@@ -61,7 +61,7 @@ def rping(machine: Machine, server: str, client: str) -> None:
 
 
 def copy_file(machine: Machine, server: str, client: str, size_bytes: int, folder: Path) -> None:
-    """rcopy, over rsockets: what arrives has the hash of what was sent."""
+    """Runs rcopy over rsockets: the file that arrives has the hash of the one sent."""
     port = new_port()
     data = os.urandom(size_bytes)
     source, copy = folder / "sent", Path("/dev/shm") / f"nupa-received-{port}"
@@ -77,7 +77,7 @@ def copy_file(machine: Machine, server: str, client: str, size_bytes: int, folde
 
 
 def net_up(machine: Machine, *hosts: str) -> None:
-    """nupa_net0 on these hosts, all started before any is awaited."""
+    """Makes nupa_net0 on these hosts, all started before any is awaited."""
     starting = []
     for host in hosts:
         # On this machine it must be said which of the hosts is meant: the others are guests.
@@ -88,7 +88,7 @@ def net_up(machine: Machine, *hosts: str) -> None:
 
 
 def iperf3(machine: Machine, server: str, client: str, *options: str) -> None:
-    """TCP over the netdev, in both directions."""
+    """Runs TCP over the netdev, in both directions."""
     port = new_port()
     command = [needs("iperf3", "iperf3"), "-J", "-p", str(port)]
     first = machine.on_net(server, [*command, "-s", "-1"])

@@ -54,7 +54,7 @@ class Talk:
         return [*ECHO, "ask", programs.address(self.server_host), str(self.port), *options]
 
     def ask_again(self, client: str) -> None:
-        """Another client, who is answered."""
+        """Runs another client, which is answered."""
         told = self.machine.run(client, self.asking("--rounds", "50"))
         assert told.stdout.splitlines()[-1] == "50 rounds", told.describe()
 
@@ -64,7 +64,8 @@ def has_lost(program: Program) -> bool:
 
 
 def await_loss(*observers: Program, since_s: float) -> None:
-    """Until each of them has said that its connection failed: in the time that users are told."""
+    """Waits until each of them has said that its connection failed: in the time that users are
+    told."""
     while not all(has_lost(each) for each in observers):
         silent = [each for each in observers if not has_lost(each)]
         for each in silent:

@@ -14,7 +14,7 @@ from .machine import Machine, booted, new_port
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(600)]
 
-#: Who serves, who asks: guest to guest, guest to machine, machine to guest.
+#: Server and client: guest to guest, guest to machine, machine to guest.
 WAYS = [("host0", "host1"), ("host0", "host2"), ("host2", "host1")]
 KINDS_OF_TRAFFIC = [
     ("ib_send_lat", "-s", "64"),

@@ -64,11 +64,11 @@ class End:
         self.qp = QP(self.pd, init, attr if qp_type == e.IBV_QPT_UD else None)
 
     def wait(self, count: int = 1) -> list[WC]:
-        """The next *count* completions."""
+        """Returns the next *count* completions."""
         return self.cq.wait(count, self.WAIT_S)
 
     def wait_ok(self, count: int = 1) -> list[WC]:
-        """The same, all of which have to be successes."""
+        """Returns the same, all of which have to be successes."""
         return [wc.raise_for_status() for wc in self.wait(count)]
 
 

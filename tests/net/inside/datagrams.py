@@ -25,7 +25,7 @@ DEADLINE_S = 20.0
 
 
 def datagram(number: int, size: int) -> bytes:
-    """Shorter ones have no room for a number: these are told apart by what they begin with."""
+    """Shorter ones have no room for a number: these are distinguished by their first bytes."""
     head = NUMBER.pack(number, size)
     at = number % 251
     return (head + PATTERN[at : at + size])[:size]
@@ -39,7 +39,7 @@ def open_socket(address: str) -> socket.socket:
 
 
 def take(sock: socket.socket, gro: bool) -> tuple[list[bytes], object]:
-    """The datagrams of one read."""
+    """Returns the datagrams of one read."""
     if not gro:
         data, peer = sock.recvfrom(1 << 16)
         return [data], peer

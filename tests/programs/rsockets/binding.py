@@ -46,7 +46,7 @@ def library() -> ctypes.CDLL:
 
 
 def call(name: str, *arguments: object) -> int:
-    """The result of one function; OSError with its errno if that is -1."""
+    """Returns the result of one function; OSError with its errno if that is -1."""
     function = getattr(library(), name)
     function.restype = ctypes.c_ssize_t if name in _SIZED else ctypes.c_int
     result: int = function(*arguments)
@@ -177,12 +177,12 @@ class RSocket:
         return unpack_address(raw.raw[: length.value])
 
     def poll(self, events: int, timeout_s: float = SOON_S) -> int:
-        """Its revents; 0 after the timeout."""
+        """Returns its revents; 0 after the timeout."""
         return poll([(self.fd, events)], timeout_s)[0]
 
 
 def poll(asked: list[tuple[int, int]], timeout_s: float) -> list[int]:
-    """rpoll: the revents of each; milliseconds below zero wait for ever."""
+    """Returns the revents of each by rpoll; milliseconds below zero wait for ever."""
     fds = (PollFd * len(asked))(*(PollFd(fd, events, 0) for fd, events in asked))
     count = call("rpoll", fds, len(asked), int(timeout_s * 1000))
     revents: list[int] = [fd.revents for fd in fds]
@@ -191,7 +191,7 @@ def poll(asked: list[tuple[int, int]], timeout_s: float) -> list[int]:
 
 
 def expect_errno(error: int, function: Callable[..., object], *arguments: object) -> None:
-    """*function* fails with that errno."""
+    """Checks that *function* fails with that errno."""
     try:
         found = f"result {function(*arguments)!r}"
     except OSError as raised:
@@ -231,7 +231,7 @@ class Peer(Line):
         self.status = 0
 
     def wait(self, status: int = 0) -> None:
-        """Until it ends, as expected: os.waitpid's status."""
+        """Waits until it ends, as expected: os.waitpid's status."""
         assert os.waitpid(self.pid, 0)[1] == status
         self.pid = 0
 
@@ -245,7 +245,7 @@ class Peer(Line):
 
 @contextmanager
 def peer(function: Callable[..., None], *arguments: object) -> Iterator[Peer]:
-    """*function*(line, *arguments) in a process on host1; it has to end well."""
+    """Yields *function*(line, *arguments) in a process on host1; it has to end well."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -268,7 +268,7 @@ def peer(function: Callable[..., None], *arguments: object) -> Iterator[Peer]:
 
 
 def listener(host: str = HOST0, backlog: int = 16) -> tuple[RSocket, int]:
-    """A listening socket and its port."""
+    """Returns a listening socket and its port."""
     listening = RSocket().bind(host).listen(backlog)
     return listening, listening.name()[1]
 

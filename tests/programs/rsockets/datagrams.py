@@ -105,7 +105,7 @@ def datagrams_to_nobody_are_lost() -> None:
 
 
 def a_port_may_change_hands() -> None:
-    """A sender forgets the old owner of a port."""
+    """Checks that a sender forgets the old owner of a port."""
     sender = RSocket(DGRAM)
     first, port = _bound()
     sender.send_to(b"one", HOST0, port)
@@ -122,7 +122,7 @@ def a_port_may_change_hands() -> None:
 
 
 def many_datagrams_keep_their_order() -> None:
-    """As many as there is room for at a time: none is lost."""
+    """Sends as many as there is room for at a time: none is lost."""
 
     def other(line: Line) -> None:
         sock = RSocket(DGRAM).connect(HOST0, int(line.hear()))
@@ -271,7 +271,7 @@ def options_of_a_connection_have_effect() -> None:
 
 
 def a_route_may_be_given() -> None:
-    """RDMA_ROUTE: struct ibv_path_data, as rdma_getaddrinfo has it in ai_route."""
+    """Sets RDMA_ROUTE: struct ibv_path_data, as rdma_getaddrinfo has it in ai_route."""
     route = struct.pack("=II64x", 0x13, 0)
     listening, port = listener()
     client = RSocket()

@@ -94,7 +94,7 @@ def to_who_closed_nothing_can_be_sent() -> None:
 
 
 def a_stopped_peer_does_not_hold_up_close() -> None:
-    """And has everything when it goes on, though the socket is long closed."""
+    """Checks that a resumed peer has all data, though the socket is long closed."""
     data = os.urandom(100_000)
 
     def other(sock: RSocket, line: Line) -> None:
@@ -301,7 +301,7 @@ def closing_wakes_who_waits() -> None:
 
 
 def a_child_may_close_what_it_inherited() -> None:
-    """As servers do that fork: the connection goes on in the parent."""
+    """Forks as servers do: the connection continues in the parent."""
 
     def other(sock: RSocket, _line: Line) -> None:
         sock.send(sock.receive(100)[::-1])

@@ -210,7 +210,7 @@ def vectors_are_gathered_and_scattered() -> None:
 
 
 def four_threads_share_a_socket() -> None:
-    """Each record is one send of less than a piece, so records stay whole."""
+    """Sends each record in one call, shorter than a piece, so records stay whole."""
     threads, records = 4, 2000
 
     def other(sock: RSocket, _line: Line) -> None:
@@ -235,7 +235,7 @@ def four_threads_share_a_socket() -> None:
 
 
 def a_sender_that_waits_wakes_who_polls_the_same_socket() -> None:
-    """One thread takes the events of the socket; the other must hear of what is its own."""
+    """Lets one thread take the events of the socket; the other must learn of its own."""
 
     def other(sock: RSocket, line: Line) -> None:
         line.hear()

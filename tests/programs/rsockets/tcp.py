@@ -15,7 +15,7 @@ MESSAGES = 5000
 
 
 def echo_server(host: str, port: int) -> None:
-    """For one client, byte for byte, until it ends."""
+    """Echoes to one client, byte for byte, until it ends."""
     with socket.create_server((host, port)) as listening:
         connection, address = listening.accept()
         assert connection.getpeername() == address

@@ -12,7 +12,7 @@ from .run import run_soak
 
 
 def main() -> int:
-    """0: no wrong byte, nothing leaked, all refusals with codes of the specification."""
+    """Returns 0: no wrong byte, nothing leaked, all refusals with codes of the specification."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.fm", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, help="that of a soak to have again")

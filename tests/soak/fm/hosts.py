@@ -72,7 +72,7 @@ class SoakHost(Thread):
     # Its memory
 
     def _make_regions(self) -> None:
-        """Of all that is new, as long as there are decoders."""
+        """Makes regions of all that is new, as long as there are decoders."""
         host = self._host
         made = {(each.devices[0].name, each.dynamic) for each in host.regions if not each.lost}
         for device in host.devices:

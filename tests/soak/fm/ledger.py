@@ -31,7 +31,7 @@ class Entry:
 
 
 def contents(seed: int, where: int, version: int, writer: int) -> bytes:
-    """Of a line; zeros if it was never written."""
+    """Returns the bytes of a line; zeros if it was never written."""
     if not version:
         return bytes(LINE)
     head = _HEAD.pack(where, version, writer)
@@ -53,11 +53,11 @@ class Ledger:
         return self._entries.setdefault(where, Entry())
 
     def is_current(self, where: int, entry: Entry) -> bool:
-        """Whether the line has not been cleared since."""
+        """Tells whether the line has not been cleared since."""
         return self._entries.get(where) is entry
 
     def issue(self, where: int, entry: Entry, writer: int) -> tuple[int, bytes]:
-        """A version that is about to be written, and what it says."""
+        """Returns a version that is about to be written, and what it says."""
         entry.issued = version = next(self._versions)
         return version, contents(self._seed, where, version, writer)
 
@@ -71,7 +71,7 @@ class Ledger:
                 del self._entries[where]
 
     def check(self, where: int, found: bytes, low: int, high: int) -> int:
-        """Its version.  WrongByteError: there is none that it may be."""
+        """Returns its version.  WrongByteError: there is none that it may be."""
         if found == bytes(LINE):
             version = writer = 0
         else:

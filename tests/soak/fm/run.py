@@ -119,7 +119,7 @@ class _Operator(threading.Thread):
 
 
 def _descriptors() -> int:
-    """Without the file of ones, which a process has once it has windows."""
+    """Counts descriptors without the file of ones, which a process has once it has windows."""
     found = 0
     for each in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -128,7 +128,7 @@ def _descriptors() -> int:
 
 
 def run_soak(*, seconds: float, seed: int, threads: int = 2, processes: int = 2) -> Report:
-    """One soak."""
+    """Returns one soak."""
     report = Report(seed, seconds)
     gc.collect()
     threads_before, descriptors_before = threading.active_count(), _descriptors()

@@ -38,7 +38,7 @@ class Views:
         self._views: list[_View] = []
 
     def add(self, host: Host, region: CxlRegion, offset: int, where: int) -> None:
-        """Of a page that nobody else may have."""
+        """Maps a page that no other process may have."""
         if len(self._views) == _MOST:
             return
         try:

@@ -46,12 +46,12 @@ LAYERS = (
 
 
 def layer(path: str) -> str:
-    """The longest folder of the table that *path* lies in."""
+    """Returns the longest folder of the table that *path* lies in."""
     return max((each for each in LAYERS if path.startswith(f"{each}/")), key=len)
 
 
 def includes(text: str, above: str) -> list[str]:
-    """The headers in *text* that lie higher than the layer *above*."""
+    """Returns the headers in *text* that lie higher than the layer *above*."""
     height = LAYERS.index(above)
     return [each for each in INCLUDE.findall(text) if LAYERS.index(layer(each)) > height]
 

@@ -22,7 +22,7 @@ def section(title: str) -> str:
 
 
 def folders(*, depth: int) -> set[str]:
-    """Those of our trees, *depth* levels down, that have sources."""
+    """Returns those of our trees, *depth* levels down, that have sources."""
     found = set()
     for tree in TREES:
         for file in (ROOT / tree).rglob("*"):
@@ -76,6 +76,6 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as GitHub makes them."""
+    """Returns the anchors of its headings, as GitHub makes them."""
     heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}

@@ -83,7 +83,7 @@ GRANTED = {INV: 3, SHD: 1, EXC: 2, MOD: 6}
 def expected(
     sequence: Iterator[int], transfer: int, at: int, hosts: dict[str, int], line: bytes
 ) -> Iterator[bytes]:
-    """The packets of the first message of a ring, made by the tables alone."""
+    """Yields the packets of the first message of a ring, made by the tables alone."""
     for who, channel, opcode, before, after in WRITTEN:
         own = who != "producer"
         number = next(sequence)
@@ -176,7 +176,7 @@ class Home:
         assert message.direction == (OUT if channel in D2H else IN)
         self.seen[message.name] += 1
         for who, before in ((host, front["before"]), (front["peer"], front["peer_before"])):
-            if before == MOD:  # a store, of which nobody is told
+            if before == MOD:  # a store, which is not announced
                 states[who] = STORES[Mesi(states.get(who, INV))]
             assert states.get(who, INV) == before
         assert channel not in (CacheChannel.D2H_REQ, CacheChannel.H2D_REQ) or (

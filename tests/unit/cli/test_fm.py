@@ -132,7 +132,7 @@ def test_without_a_server_the_error_says_how_to_start_one(folder: Path, nupa_fai
 
 @contextmanager
 def served(*args: str, topology: Topology | None = None) -> Iterator[subprocess.Popen[str]]:
-    """`nupa fm serve` of the default fabric, two hosts, and its first line."""
+    """Yields `nupa fm serve` of the default fabric, two hosts, after its first line."""
     with Fabric.create("default", topology or star(2)):
         pass
     server = subprocess.Popen(

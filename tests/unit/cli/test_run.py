@@ -118,7 +118,7 @@ def test_a_signal_that_ends_the_program_ends_both() -> None:
 
 
 def standard_signals(status: str) -> dict[str, int]:
-    """The masks of /proc/PID/status (proc(5)), without the real-time signals."""
+    """Returns the masks of /proc/PID/status (proc(5)), without the real-time signals."""
     fields = dict(line.split(":") for line in status.splitlines())
     return {key: int(fields[key], 16) & 0x7FFFFFFF for key in ("SigBlk", "SigIgn", "SigCgt")}
 

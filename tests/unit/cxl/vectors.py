@@ -37,7 +37,7 @@ class Vector(NamedTuple):
 
 
 def data(text: str) -> bytes:
-    """The bytes that *text* stands for."""
+    """Returns the bytes that *text* stands for."""
     found = bytearray()
     for line in text.splitlines():
         for token in line.partition("#")[0].split():

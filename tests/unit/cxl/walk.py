@@ -64,7 +64,7 @@ class Walk:
             self.bars[bdf][number] = (address, size)
 
     def _sizes(self, bdf: Bdf) -> Iterator[tuple[int, int, int, bool]]:
-        """PCIe 6.0 7.5.1.2.1: number, offset, size and width of each BAR that is there."""
+        """Yield number, offset, size and width of each BAR that is there (PCIe 6.0 7.5.1.2.1)."""
         number, last = 0, 1 if self.root.config_read(bdf, 0x0E, 1) & 0x7F == 1 else 5
         while number <= last:
             at = 0x10 + 4 * number

@@ -17,7 +17,7 @@ PROBE = "from nupa.doctor.cma import probe_cma; print(probe_cma())"
 
 
 def probe(*prefix: str) -> int:
-    """In a process of its own: it forks, which a process with threads should not."""
+    """Runs in a process of its own: it forks, which a process with threads should not."""
     command = [*prefix, sys.executable, "-c", PROBE]
     run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     assert run.stderr == ""

@@ -21,7 +21,7 @@ PLACES = st.sampled_from(["host0", "host1", "switch0/1", "switch0/2"])
 
 
 def fault_of(options: dict[str, Any]) -> Fault:
-    """A fault with a name, so that hypothesis prints a call that makes it again."""
+    """Returns a fault with a name, so that hypothesis prints a call that makes it again."""
     return Fault(**options)
 
 

@@ -17,7 +17,7 @@ from nupa.verbs import enums as e
 from tests.unit.conftest import End, Pair
 from tests.unit.fabric.fault_mixtures import FAULTS_MAX
 
-#: A lost packet is sent again after 17 ms (4.096 us * 2^12), seven times.  That is short, and long
+#: A lost packet is sent again after 17 ms (4.096 us * 2^12), seven times.  This is short, and long
 #: enough for a responder that waits for a core.
 HASTY = {"timeout": 12, "retry_cnt": 7}
 
@@ -55,7 +55,8 @@ PROGRAMS = st.lists(ops(), max_size=_OPS_MAX)
 
 @contextmanager
 def ends(qp_type: int = e.IBV_QPT_RC, **options: int) -> Iterator[tuple[Fabric, Pair]]:
-    """A fabric of this process and an end on each of its two hosts, connected to each other."""
+    """Yields a fabric of this process and an end on each of its two hosts, connected to each
+    other."""
     with Fabric(hosts=2) as fabric, ExitStack() as stack:
         cap = QPCap(_OPS_MAX, (1 + FAULTS_MAX) * MESSAGES_MAX + 1, 1, 1, 64)
         made = [End(fabric, host, qp_type, size=REGION_BYTES, cap=cap) for host in (0, 1)]

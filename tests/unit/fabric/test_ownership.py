@@ -241,7 +241,7 @@ def test_a_segment_that_is_locked_is_not_awaited_for_ever(monkeypatch: pytest.Mo
 
 @pytest.fixture
 def deaf() -> Iterator[Callable[[Path], None]]:
-    """Makes sockets whose listeners accept nobody, with no room for one more caller."""
+    """Makes sockets whose listeners accept no connection, with no room for one more caller."""
     with ExitStack() as stack:
 
         def make(path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_signal_ends_the_demo_its_programs_its_network_and_its_fabric(number: 
 
 
 def processes() -> list[str]:
-    """The command lines of all processes that we may look at."""
+    """Returns the command lines of all processes that we may look at."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it ended

@@ -43,7 +43,7 @@ def test_what_is_not_said_has_a_default(
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, argv: str) -> tuple[perf.PerfJob, dict[str, Any]]:
-    """The job that a command line leads to, and what else `measure` is given."""
+    """Returns the job that a command line leads to, and what else `measure` is given."""
     found: list[tuple[perf.PerfJob, dict[str, Any]]] = []
 
     def measure(job: perf.PerfJob, **options: Any) -> perf.Measured:

@@ -194,7 +194,7 @@ def test_what_would_start_past_the_time_for_all_is_left_out_and_that_is_said(
     assert (len(fabric.jobs), fabric.calls) == (0, [])
     assert len(shown.splitlines()) == QUICK.steps
     assert "is left out: the 25 s for all steps are over" in steps.results.notes[0]
-    assert steps.results.ok  # a slow machine is no failure
+    assert steps.results.ok  # a slow machine is not a failure
     assert all(options["deadline_s"] <= 15 for _, options in fabric.calls)
 
 

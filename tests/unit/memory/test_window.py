@@ -151,7 +151,7 @@ def test_views_of_a_closed_window_are_ones_until_the_last_is_gone(fabric: Fabric
     view, array = window.memory, window.array("u8")
     window.close()
     window.close()
-    region.free()  # nobody maps it
+    region.free()  # not mapped
     with pytest.raises(LocalError, match="is closed"):
         window.read(0, 4)
     assert not window.revoked

@@ -37,7 +37,7 @@ def fabric() -> Iterator[Fabric]:
 
 
 def mapped(fabric: Fabric, stack: ExitStack, owner: str) -> dict[str, Window]:
-    """A region that each host has a window on, and its data."""
+    """Returns a region that each host has a window on, and its data."""
     region = stack.enter_context(fabric.pool.alloc(4096, owner, share="all", host=owner))
     found = {name: stack.enter_context(fabric.host(name).map(region)) for name in HOSTS}
     found[owner][0:4] = b"data"

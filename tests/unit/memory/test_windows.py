@@ -125,7 +125,7 @@ STEPS = st.lists(
 
 
 def expected(operation: Atomic, was: int, operand: int, compare: int) -> int:
-    """The model's own arithmetic."""
+    """Returns the model's own arithmetic."""
     return {
         Atomic.LOAD: was,
         Atomic.STORE: operand,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Dialogues between two RoCE v2 hosts: samples of captures for tests and benchmarks.
 
-Each dialogue has the packets of a requester and a responder for one kind of work, with the PSNs,
-MSNs, credits and immediate data that real ones have.
+Each dialogue has the packets of a requester and a responder for one kind of work.  PSNs, MSNs,
+credits and immediate data are as in real ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SERVICE_TCP = 0x0000_0000_0106_0000  # rdma_cm's port space of TCP
 
 
 def text(size: int) -> bytes:
-    """A payload that is not all zeros."""
+    """Returns a payload that is not all zeros."""
     return bytes(islice(b"what crosses an RDMA link " * (size // 26 + 1), size))
 
 
@@ -113,7 +113,7 @@ class Dialogue:
         return AETH(syndrome=syndrome, msn=self.responder.msn)
 
     def acknowledge(self, syndrome: int | str = 0x1E, *, done: int = 1) -> Packet:
-        """The PSN of the requester's last packet."""
+        """Returns the PSN of the requester's last packet."""
         aeth = self._aeth(syndrome, done=done)
         return self.response("RC_ACKNOWLEDGE", aeth, self.requester.psn - 1)
 
@@ -314,7 +314,7 @@ NAMES = (
 
 
 def packets(*names: str, version: int = 4, vlan: int | None = None) -> list[Packet]:
-    """The dialogues of these names (all, without any), 3 µs between packets."""
+    """Returns the dialogues of these names (all, without any), 3 µs between packets."""
     dialogue = Dialogue(version, vlan)
     found = [packet for name in names or NAMES for packet in getattr(dialogue, name)()]
     for index, packet in enumerate(found):

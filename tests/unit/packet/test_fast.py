@@ -67,7 +67,7 @@ def decoded(frames: Sequence[bytes], linktype: int = 1, *, check_icrc: bool = Tr
 
 
 def agree(packet: Packet, headers: Headers, index: int) -> None:
-    """Each column has what scapy's layers have."""
+    """Checks that each column has what scapy's layers have."""
     bth = packet[BTH]
     assert headers.layer[index] == Layer.TRANSPORT
     assert headers.fault[index] == FrameFault.NONE

@@ -44,7 +44,7 @@ def test_where_udp_begins_may_be_told() -> None:
     assert icrc.roce_v2(below) == icrc.roce_v2(below, 40) == icrc.roce_v2(below, 40, 6)
 
 
-# Which bits of the headers an ICRC does not cover: byte of the packet -> mask (A17.3.3, 7.8.1)
+# Bits of the headers that an ICRC does not cover: byte of the packet -> mask (A17.3.3, 7.8.1)
 _V4 = {1: 0xFF, 8: 0xFF, 10: 0xFF, 11: 0xFF, 26: 0xFF, 27: 0xFF, 32: 0xFF}
 _V6 = {0: 0x0F, 1: 0xFF, 2: 0xFF, 3: 0xFF, 7: 0xFF, 46: 0xFF, 47: 0xFF, 52: 0xFF}
 _GRH = {0: 0x0F, 1: 0xFF, 2: 0xFF, 3: 0xFF, 7: 0xFF, 44: 0xFF}

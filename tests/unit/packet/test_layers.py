@@ -29,7 +29,7 @@ from nupa.verbs import enums as e
 
 
 def values_of(layout: Layout, **fixed: int) -> st.SearchStrategy[dict[str, int]]:
-    """Any values of the fields of *layout*, except the *fixed* ones."""
+    """Returns any values of the fields of *layout*, except the *fixed* ones."""
     return st.fixed_dictionaries(
         {
             field.name: st.just(fixed[field.name])
@@ -41,7 +41,7 @@ def values_of(layout: Layout, **fixed: int) -> st.SearchStrategy[dict[str, int]]
 
 
 def as_fields(layout: Layout, values: dict[str, int]) -> dict[str, Any]:
-    """*values* as scapy's fields take them."""
+    """Returns *values* as scapy's fields take them."""
     ipv6 = {field.name for field in layout.fields if field.kind == "ipv6"}
     return {
         name: str(ipaddress.IPv6Address(value)) if name in ipv6 else value
@@ -252,7 +252,7 @@ def test_the_trailer_bit_follows_from_the_trailer_where_the_flit_has_one(
 
 @st.composite
 def segments(draw: st.DrawFn) -> tuple[Packet, bytes]:
-    """A segment, and the bytes that it must have."""
+    """Returns a segment, and the bytes that it must have."""
     kind = draw(st.sampled_from(sorted(queue.SEGMENTS)))
     layout = queue_tables.SEGMENT_LAYOUTS[queue_tables.SegmentType(kind)]
     tail = draw(st.binary(max_size=20))

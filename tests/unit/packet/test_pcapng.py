@@ -31,7 +31,7 @@ from nupa.packet.pcapng.reader import (
 
 
 def block(order: str, kind: int, body: bytes, total: int | None = None) -> bytes:
-    """A block as the draft has it, written independently of the writer."""
+    """Returns a block as the draft has it, written independently of the writer."""
     body += bytes(-len(body) % 4)
     size = struct.pack(order + "I", 12 + len(body) if total is None else total)
     return struct.pack(order + "I", kind) + size + body + size

@@ -52,7 +52,7 @@ def _address(packed: bytes) -> str:
 
 
 def values_of(layer: type[LayoutLayer]) -> st.SearchStrategy[dict[str, Any]]:
-    """Any values of the layer's fields."""
+    """Returns any values of the layer's fields."""
     return st.fixed_dictionaries(
         {
             field.name: st.binary(min_size=16, max_size=16).map(_address)
@@ -65,7 +65,7 @@ def values_of(layer: type[LayoutLayer]) -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def transports(draw: st.DrawFn) -> Any:
-    """A BTH with the headers of its opcode and a payload; no field is computed."""
+    """Returns a BTH with the headers of its opcode and a payload; no field is computed."""
     opcode = draw(st.sampled_from(list(OPCODES.values())))
     load = draw(st.binary(max_size=70)) if opcode.payload else b""
     count = -len(load) % 4
@@ -79,7 +79,7 @@ def transports(draw: st.DrawFn) -> Any:
     for name in opcode.headers:
         packet /= EXTENDED[name](**draw(values_of(EXTENDED[name])))
     if packet.getlayer(DETH) is not None:
-        packet.dqpn = max(packet.dqpn, 2)  # what QP 1 gets is no raw data
+        packet.dqpn = max(packet.dqpn, 2)  # QP 1 gets no raw data
     return packet / Raw(load) if load else packet
 
 

@@ -243,8 +243,8 @@ def _number(data: bytes) -> int:
 
 
 def _known(packet: Packet) -> bool:
-    """tshark 4.0 knows the headers of this opcode: not of XRC and CNP; RD's it takes for those of
-    a vendor's dynamic connections; FLUSH and ATOMIC WRITE are newer."""
+    """Tells whether tshark 4.0 knows the headers of this opcode.  It does not know XRC and CNP, and
+    takes RD's for those of a vendor's dynamic connections.  FLUSH and ATOMIC WRITE are newer."""
     opcode = OPCODES[packet[BTH].opcode]
     return opcode.transport not in (Transport.XRC, Transport.RD, Transport.CNP) and (
         opcode.code & 0x1F < 0x18

@@ -10,7 +10,7 @@ from nupa.programs.cpus import busy_cpus, load_note, pick_two
 
 
 def machine(root: Path, cpus: dict[int, tuple[int, int]]) -> Path:
-    """cpus: number -> (package, core)."""
+    """Makes a folder of *cpus*: number -> (package, core)."""
     for cpu, (package, core) in cpus.items():
         folder = root / f"cpu{cpu}" / "topology"
         folder.mkdir(parents=True)
@@ -47,7 +47,8 @@ def test_busy_cpus_are_the_time_that_was_not_idle(tmp_path: Path) -> None:
     stat.write_text("cpu  100 0 50 1000 20 0 0 0 0 0\ncpu0 1 2 3\n")
 
     def later(seconds: float) -> None:
-        """One CPU in user, half of one in system mode, the rest idle or waiting for a disk."""
+        """Counts one CPU in user, half of one in system mode, the rest idle or waiting for a
+        disk."""
         passed = int(ticks * seconds)
         stat.write_text(
             f"cpu  {100 + passed} 0 {50 + passed // 2} {1000 + passed} {20 + passed} 0 0 0 0 0\n"

@@ -34,7 +34,7 @@ def script(source: str, port: int = 0) -> list[str]:
 
 
 def has_ended(pid: int) -> bool:
-    """Within five seconds."""
+    """Tells whether it comes true within five seconds."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -148,7 +148,7 @@ def connect(path: str) -> socket.socket:
 
 
 def _value(words: list[str], option: str, key: str) -> list[str]:
-    """All values of *key* in arguments of *option*."""
+    """Returns all values of *key* in arguments of *option*."""
     found = []
     for i, word in enumerate(words):
         if word == option:

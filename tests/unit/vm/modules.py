@@ -5,7 +5,7 @@ import struct
 
 
 def module_bytes(*facts: str, section: str = ".modinfo") -> bytes:
-    """An ELF64 file whose *section* has those strings KEY=VALUE (see elf(5))."""
+    """Returns an ELF64 file whose *section* has those strings KEY=VALUE (see elf(5))."""
     modinfo = b"".join(fact.encode() + b"\0" for fact in facts)
     names = b"\0" + section.encode() + b"\0.shstrtab\0"
     modinfo_at = 64

@@ -29,7 +29,7 @@ Cache(Path(sys.argv[1]), print).entry("thing", make)
 
 
 def quiet(line: str) -> None:
-    pytest.fail(f"nobody had to wait, but it said: {line}")
+    pytest.fail(f"no process had to wait, but it said: {line}")
 
 
 def names(path: Path) -> set[str]:

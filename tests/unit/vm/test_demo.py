@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa vm demo`: its steps with guests that only say what they would have measured, what is shown
-of them, and how a pair of programs is run."""
+"""`nupa vm demo`: its steps with guests that only report results, the tables made of these, and the
+run of a pair of programs."""
 
 from __future__ import annotations
 

@@ -35,11 +35,11 @@ WAIT_S = 20.0
 
 
 def count_of(bell: int) -> int:
-    """How often it was rung, left as it is: proc_pid_fdinfo(5)."""
+    """Returns how often it was rung, left as it is: proc_pid_fdinfo(5)."""
     for line in Path(f"/proc/self/fdinfo/{bell}").read_text().splitlines():
         if line.startswith("eventfd-count:"):
             return int(line.split()[1], 16)
-    raise AssertionError(f"{bell} is no eventfd")
+    raise AssertionError(f"{bell} is not an eventfd")
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Client:
     bells: dict[int, int] = field(default_factory=dict)
 
     def hear(self) -> tuple[int, list[int]]:
-        """EOFError: the server has let it go."""
+        """Receives one message.  EOFError: the server has closed the connection."""
         try:
             data, files, _, _ = socket.recv_fds(self.socket, 8, 2)
         except ConnectionResetError:  # before it had read what the client said
@@ -62,7 +62,7 @@ class Client:
         return struct.unpack("<q", data)[0], files
 
     def greet(self) -> Client:
-        """The order of the specification; returns when its own doorbell has come."""
+        """Returns the order of the specification; returns when its own doorbell has come."""
         assert self.hear() == (doorbell.PROTOCOL_VERSION, [])
         self.number, files = self.hear()
         assert files == []
@@ -211,7 +211,7 @@ def test_one_more_than_there_may_be_is_refused() -> None:
                 assert served.join().number >= 2
                 break
         else:
-            pytest.fail("nobody was let in")
+            pytest.fail("no client was let in")
     finally:
         served.close()
 

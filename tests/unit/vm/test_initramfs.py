@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
 
 def unpack(archive: bytes) -> dict[str, Entry]:
-    """A newc archive, by the description in cpio(5): fields of eight hex digits."""
+    """Returns a newc archive, by the description in cpio(5): fields of eight hex digits."""
     entries = {}
     at = 0
     while True:

@@ -54,7 +54,7 @@ class World:
         return files + [str(process.pid) for process in find_all(f"fake:{self.how}")]
 
     def kill(self, up: state.MachineState, number: int) -> None:
-        """SIGKILL of a guest's QEMU; returns when it is gone."""
+        """Sends SIGKILL to a guest's QEMU; returns when it is gone."""
         process = up.guests[number].process
         assert process is not None
         fd = process.open()

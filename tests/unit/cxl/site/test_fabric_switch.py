@@ -27,7 +27,7 @@ MLD = 4  # its port, of a fabric with two hosts
 
 
 def roomy() -> Topology:
-    """A fabric of two hosts with a pool that has room for all devices."""
+    """Returns a fabric of two hosts with a pool that has room for all devices."""
     base = star(2)
     return Topology("roomy", base.switches, base.hosts, segment=SegmentConfig(pool_bytes=4 << 30))
 

@@ -189,7 +189,7 @@ def test_the_thread_ends_with_the_switch() -> None:
 
 
 def far(name: str) -> Topology:
-    """A fabric with a host and a device on each of two switches."""
+    """Returns a fabric with a host and a device on each of two switches."""
     hosts = (HostOf("a", "near"), HostOf("b", "far"))
     switches, trunks = (
         (SwitchConfig("near", 8), SwitchConfig("far", 8)),

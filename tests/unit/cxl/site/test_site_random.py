@@ -41,7 +41,7 @@ class Play:
         self.acts = (*often * 6, *rarely)
 
     def begin(self) -> None:
-        """Each host has a device, and an LD with memory; both share an extent."""
+        """Give each host a device, and an LD with memory; both share an extent."""
         self.fm.allocate(MLD, 0, [STEP, STEP])
         capacity = self.fm.capacity(MLD)
         for number, host in enumerate(self.hosts):

@@ -153,7 +153,7 @@ def test_sends_leave_and_arrive_in_device_memory(pair, dm: DM) -> None:
 
 
 def test_a_child_of_a_fork_allocates_memory_of_its_own(end) -> None:
-    """The copy of its attachment is private: changes of it reach nobody."""
+    """The copy of its attachment is private: changes of it reach no process."""
     limit = end.ctx.query_device_ex().max_dm_size
     with DM(end.ctx, AllocDmAttr(4096)) as dm:
         dm.copy_to_dm(0, b"mine", 4)

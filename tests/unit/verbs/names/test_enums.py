@@ -12,7 +12,7 @@ from nupa.verbs import enums as e
 from nupa.verbs import libibverbs_enums
 
 HEADER = Path(__file__).parents[4] / "csrc" / "abi" / "verbs_abi_enums.h"
-# Ranges and aliases of the header that are no flags of their own.
+# Ranges and aliases of the header that are not flags of their own.
 NOT_MEMBERS = {"IBV_REREG_MR_FLAGS_SUPPORTED", "IBV_ACCESS_OPTIONAL_RANGE"}
 
 

@@ -165,7 +165,7 @@ def test_a_context_that_ended_is_not_imported(fabric) -> None:
 
 
 def in_child(run: Callable[[socket.socket], None]) -> tuple[int, socket.socket]:
-    """A child that was forked before anything was opened, with a socket to it."""
+    """Returns a child that was forked before anything was opened, with a socket to it."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid:
