@@ -336,7 +336,7 @@ def test_doctor_says_whether_the_doorbell_answers(
     monkeypatch.setenv("NUPA_BELL", f"{served.path}.none")
     found = doctor(capsys)
     assert found["state"] == "limited"
-    assert "nobody answers" in found["found"]
+    assert "no server answers" in found["found"]
 
 
 @pytest.mark.parametrize(
