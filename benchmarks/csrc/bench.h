@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Shared by the raw benchmarks: a clock, pinning, medians, options, and the rule that a
- * child never outlives its parent nor a run its time. */
+ * Shared by the raw benchmarks: a clock, pinning, medians, and options.  A child never outlives its
+ * parent, nor a run its time. */
 #ifndef NUPA_BENCH_H
 #define NUPA_BENCH_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Many RC QPs between two processes, on the engine's own verbs: how fast they are made and
- * connected, what memory each takes once it was used, and the rate of 8 B WRITEs over all of them
- * by turns, beside the same over one. */
+ * Many RC QPs between two processes, on the engine's own verbs.  Measures how fast they are made
+ * and connected, and the memory of each after use.  Then it measures the rate of 8 B WRITEs over
+ * all of them by turns, beside the same over one. */
 #include "bench_fabric.h"
 
 #define QPS 1024u

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two ends of whatever lies between two IPv4 addresses: the round trip of one byte over TCP
- * (TCP_NODELAY, both ends asleep in recv), or the UDP datagrams that arrive of those that a
- * sender floods with, one to a system call at each end.  `--serve ADDRESS` is the other end; it
- * serves one client and ends. */
+ * Measures the path between two IPv4 addresses.  Over TCP it is the round trip of one byte
+ * (TCP_NODELAY, both ends asleep in recv).  Over UDP it is the datagrams that arrive from a sender
+ * without limits, one to a system call at each end.  `--serve ADDRESS` is the other end; it serves
+ * one client and ends. */
 #include "bench.h"
 
 #include <arpa/inet.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The floor of every message: the time in which a cache line, stored by one core, is seen by
- * another. Two processes pinned to two cores answer each other, in two ways: both store to the same
- * line, which then goes back and forth with its owner; or each to a line of its own that the other
- * polls, as programs do that poll their own memory, and then the line crosses twice for each way
- * (the writer takes it from the poller first).  How fast a line is depends on which slice of the
- * cache its address falls to, so that one line is a lottery: each sample takes others of a buffer
- * as large as a ring of the engine. */
+ * another.  Two processes pinned to two cores answer each other, in two ways.  Both store to the
+ * same line, which then goes back and forth.  Or each stores to a line of its own that the other
+ * polls, as programs do that poll their own memory.  Then the line crosses twice for each way: the
+ * writer takes it from the poller first.  The speed of a line depends on the slice of the cache
+ * that its address falls to.  So each sample takes other lines of a buffer as large as a ring of
+ * the engine. */
 #include "bench.h"
 
 #include <stdatomic.h>

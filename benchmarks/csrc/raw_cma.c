@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The floor of the `cma` mover: process_vm_writev and process_vm_readv between two processes
- * pinned to two cores.  "pingpong" is the floor of a WRITE latency test: each side writes into
- * the other's memory and spins until the other has written into its own. */
+ * pinned to two cores.  "pingpong" is the floor of a WRITE latency test.  Each side writes into the
+ * other's memory and spins until the other has written into its own. */
 #include "bench.h"
 
 #include <sys/uio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two processes wake each other by eventfds, each asleep in read: what a round trip of programs
- * that wait for events takes without anything else. */
+ * Two processes wake each other by eventfds, each asleep in read: the bare round trip of programs
+ * that wait for events. */
 #include "bench.h"
 
 #include <sys/eventfd.h>

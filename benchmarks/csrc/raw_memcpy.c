@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * memcpy between two buffers of one process that are used again and again: what a bulk transfer by
- * load and store cannot be faster than. */
+ * memcpy between two reused buffers of one process: the upper limit of a bulk transfer by load and
+ * store. */
 #include "bench.h"
 
 #define SAMPLE_NS 100000u

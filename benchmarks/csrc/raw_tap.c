@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two TAP devices, each in a network namespace, and one thread that moves frames from either to
- * the other: the least that an interface of a program's own can cost.  With vnet_hdr, checksum
- * and segmentation offload, and MTU 65280, or --plain without them.  What nupa_net0 is compared
- * with.  Ends with its parent; the namespaces that it made end with it. */
+ * Two TAP devices, each in a network namespace, and one thread that moves frames between them: the
+ * least cost of a program's own interface.  With vnet_hdr, checksum and segmentation offload, and
+ * MTU 65280, or --plain without them.  The reference of nupa_net0.  Ends with its parent; the
+ * namespaces that it made end with it. */
 #include "bench.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * TCP over loopback between two processes pinned to two cores: one-way latency by size
- * (ping-pong, half the round trip), once asleep in recv and once polling, and the bandwidth of
- * a stream of messages by size.  The reference of RDMA over the fabric. */
+ * TCP over loopback between two processes pinned to two cores.  Measures one-way latency by size
+ * (ping-pong, half the round trip), asleep in recv and polling, and the bandwidth of a stream of
+ * messages by size.  The reference of RDMA over the fabric. */
 #include "bench.h"
 
 #include <arpa/inet.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The cost of ibv_reg_mr and ibv_dereg_mr together, of touched memory: of memory that peers may
- * reach, whose pages move into shared memory and back, and of memory for local use.  Beside them:
- * memcpy of the same bytes there and back into fresh pages, which moving pages cannot be faster
- * than. */
+ * The cost of ibv_reg_mr and ibv_dereg_mr together, of touched memory.  Memory that peers may reach
+ * moves into shared memory and back; memory for local use does not.  Beside them: memcpy of the
+ * same bytes there and back into fresh pages, which moving pages cannot be faster than. */
 #include "bench_fabric.h"
 
 #define REACHED (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Loads, stores and memcpy through windows on regions of the pool, and in ordinary memory of the
- * same kind: shared, of 4 KiB pages, touched.  Where the system gives huge pages to private memory
- * and not to files, a comparison with that would be one of page sizes.  Which pages memory happens
- * to have makes 10 % either way beyond the caches, so there are two runs of pages, and each is
- * measured both as a window and by a plain mmap.  Samples take turns. */
+ * Measures loads, stores and memcpy through windows on regions of the pool, and in ordinary memory
+ * of the same kind: shared, 4 KiB pages, touched.  Where the system gives huge pages to private
+ * memory and not to files, a comparison with that would be one of page sizes.  Beyond the caches
+ * the choice of pages makes 10 % either way.  So there are two runs of pages, and each is measured
+ * both as a window and by a plain mmap.  Samples take turns. */
 #include "bench_fabric.h"
 
 #include "region/region.h"
@@ -124,7 +124,7 @@ static struct nupa_fabric *make_fabric(uint64_t bytes)
 	return bench_fabric("window_memory", &config);
 }
 
-/* A window on a region of its own, and the same pages as everybody may map them. */
+/* A window on a region of its own, and the same pages by a plain mapping. */
 static struct nupa_view *make_window(struct nupa_fabric *fabric, uint64_t bytes, void **plain)
 {
 	const struct nupa_region_info wish = { .bytes = bytes, .pid = (uint32_t)getpid() };

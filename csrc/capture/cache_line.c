@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CXL.cache messages of the fast channel.  A record names the line that was written.  That its
- * consumer has read the line's former content, and so shares the line, follows from how rings work.
- * The messages are the fewest that coherent caches need: polling a line that has not changed is a
- * hit. */
+ * CXL.cache messages of the fast channel.  A record names the line that was written.  As rings
+ * work, its consumer has read the line's former content, and so shares the line.  The messages are
+ * the fewest that coherent caches need: polling a line that has not changed is a hit. */
 #include "capture/cache_line.h"
 
 #include "capture/bytes.h"

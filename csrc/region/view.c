@@ -157,7 +157,7 @@ int nupa_view_of_file(int fd, const struct nupa_view_plan *wish, struct nupa_vie
 		return nupa_explain(-errno, why, why_bytes, "descriptor %d: %s", fd,
 				    strerror(errno));
 	if (!S_ISREG(status.st_mode))
-		return nupa_explain(-EINVAL, why, why_bytes, "descriptor %d is no file", fd);
+		return nupa_explain(-EINVAL, why, why_bytes, "descriptor %d is not a file", fd);
 	rc = check_plan(&plan, (struct room){ (uint64_t)status.st_size, "file" }, why, why_bytes);
 	/* All of it is there, so that no access needs memory that there is not. */
 	for (uint32_t i = 0; i < plan.n_pieces && !rc; i++) {

@@ -106,7 +106,7 @@ def _check_named_folder(fd: int, path: str) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise LocalError(
-            f"NUPA_DIR is {path}, where everybody may replace files (mode {mode:04o}, owner: user "
+            f"NUPA_DIR is {path}, where all users may replace files (mode {mode:04o}, owner: user "
             f"{found.st_uid}): `chmod go-w` or `chmod +t` it, or choose another folder",
             errno.EPERM,
         )
@@ -260,7 +260,7 @@ def use(segment: Segment) -> None:
 
 
 def in_use(path: str) -> bool:
-    """Tells whether anybody uses the segment.  A file that is not ours to open is not in use."""
+    """Tells whether the segment is in use.  A file that is not ours to open is not in use."""
     try:
         fd = open_own(path, os.O_RDONLY)
     except (FileNotFoundError, LocalError):

@@ -300,7 +300,7 @@ def test_processes_outlive_random_bytes_in_a_segment_that_they_use(
 
 
 def scribble(path: str, where: str, share: float, noise: random.Random) -> None:
-    """Random bytes over a *share* of the slots, or of all that the arenas have."""
+    """Writes random bytes over a *share* of the slots, or of all that the arenas have."""
     fd = os.open(path, os.O_RDWR)
     arenas_off = word_at(path, ARENAS_OFF_AT)
     ranges = (

@@ -119,7 +119,7 @@ def test_three_kernels_share_a_fabric(
 
 
 def reconnected(fabric: Fabric, survivor: Peer, newcomer: Peer) -> None:
-    """Traffic between them, both ways."""
+    """Runs traffic between them, both ways."""
     newcomer.attach(fabric.name, 1)
     exchange(survivor, newcomer, "read")
 

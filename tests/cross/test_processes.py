@@ -26,7 +26,7 @@ Spawn = Callable[[], Peer]
 
 MIB = 1 << 20
 BLOCKS_OF_A_PAGE = 4096 // 512
-DEFAULT = "nupa-0-default"  # in own_shm everybody is root, if only of a namespace
+DEFAULT = "nupa-0-default"  # in own_shm every process is root, if only of a namespace
 OWN = f"nupa-{os.geteuid() or outer_uid()}"  # and is known by our number outside
 
 

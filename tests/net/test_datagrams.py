@@ -29,7 +29,7 @@ BOTH_FAMILIES = pytest.mark.parametrize("ends", [IPV4, UNIQUE_LOCAL])
 def receiver(
     net: Net, count: int, *options: str, address: str = ip(1), host: str = "host1"
 ) -> Program:
-    """Started, and ready."""
+    """Returns a receiver that is ready."""
     program = net.start(host, script(net, "datagrams", "receive", address, PORT, count, *options))
     program.wait_said("ready", DEADLINE_S)
     return program

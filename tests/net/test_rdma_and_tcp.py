@@ -47,7 +47,7 @@ def answer(
 
 
 def over_tcp(net: Net, command: Sequence[str], port: int, to: str = HOST1) -> ProgramOutcome:
-    """Client and server of perftest's and libibverbs-utils' sort: they meet by TCP."""
+    """Runs client and server of perftest's and libibverbs-utils' sort, which meet by TCP."""
     argv = [*command, "-p", str(port)]
     server = net.start("host1", argv, shell=True)
     net.listening("host1", port, server)

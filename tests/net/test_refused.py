@@ -63,7 +63,7 @@ def test_with_a_tun_device_that_is_not_for_this_user(elsewhere: Net) -> None:
 
 
 def denied(net: Net, limit: str) -> Sequence[str]:
-    """Without privileges, in a user namespace that allows *limit*=0: its root set that."""
+    """Returns a command line without privileges, in a user namespace whose root set *limit*=0."""
     # CAP_SETFCAP: a process without it may not map root into a user namespace.
     privileges = "--bounding-set=-all,+setfcap"
     script = f'echo 0 > /proc/sys/user/{limit}; exec setpriv {privileges} -- "$@"'

@@ -278,7 +278,7 @@ def test_realtime_keeps_the_pauses_of_the_capture(path: Path) -> None:
     assert clock.now - 100 < 0.5
 
 
-# A model of a right responder: whatever a program does, its capture matches.
+# A model of a right responder: the capture of any program matches.
 _ADDRESSES = st.integers(0, 60).map(lambda n: n * 8)
 _STEPS = st.lists(
     st.tuples(

@@ -252,7 +252,7 @@ def test_a_host_has_its_name_also_where_nothing_comes_back_from_it(read: Reading
 
 
 def many() -> Scene:
-    """Four transfers: 2 takes longest, 3 is refused, 4 is sent again."""
+    """Writes four transfers: 2 takes longest, 3 is refused, 4 is sent again."""
     scene = adapter()
     for psn, wait, syndrome in ((5, 100, 0x1F), (6, 9000, 0x1F), (7, 200, 0x2C), (8, 300, 0x1F)):
         for _ in range(2 if psn == 8 else 1):

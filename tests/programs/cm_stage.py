@@ -30,12 +30,12 @@ def port() -> str:
 
 
 def wait_for_listener(stage: Stage, pair: ProgramPair, number: str, space: str = "tcp") -> None:
-    """Waits until somebody on the default fabric listens there."""
+    """Waits until a process on the default fabric listens there."""
     while not any(
         (at["port"], at["space"]) == (int(number), space) for at in stage.show()["listeners"]
     ):
         assert pair.server.running, pair.server.outcome().describe()
-        assert pair.elapsed_s < pair.deadline_s, f"nobody listens on {space} port {number}"
+        assert pair.elapsed_s < pair.deadline_s, f"no process listens on {space} port {number}"
 
 
 @contextmanager

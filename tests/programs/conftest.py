@@ -20,7 +20,7 @@ from .users import User
 
 @pytest.fixture(scope="session")
 def quick_clock() -> Iterator[str]:
-    """Of quick_clock.c: a library that everybody can read."""
+    """Of quick_clock.c: a world-readable library."""
     folder = Path(tempfile.mkdtemp(prefix="nupa-test-"))
     folder.chmod(0o755)
     library = folder / "quick_clock.so"

@@ -225,7 +225,7 @@ def test_the_file_is_whole_however_nupa_run_ends(
         assert len(pidfds) == 2  # the program, and who captures
         process.send_signal(number)
         assert process.wait(DEADLINE_S) == -number
-        if number == signal.SIGKILL:  # which nobody hands on
+        if number == signal.SIGKILL:  # which is not handed on
             gate.write_text("end\n")
         for pidfd in pidfds:
             assert select.select([pidfd], [], [], DEADLINE_S)[0]

@@ -44,7 +44,7 @@ def test_ucmatose_connects_and_disconnects(lossy: Stage) -> None:
     assert "return status 0" in result.client.stdout
 
 
-# The server ends with its last reply: were that lost, nobody could repeat it.
+# The server ends with its last reply: if that were lost, no process could repeat it.
 @pytest.mark.parametrize("lossy", [1], indirect=True, ids=["the first packet"])
 def test_udaddy_looks_its_peer_up(lossy: Stage) -> None:
     """Its datagrams would be lost for good: it sends none."""

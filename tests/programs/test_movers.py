@@ -14,7 +14,7 @@ FOR_EVER = ["ibv_rc_pingpong", "-g", "1", "-n", "1000000000"]
 
 
 def movers(stage: Stage) -> dict[str, str]:
-    """By the host that moves: as `nupa show` says while two programs are at it."""
+    """Returns the movers by host, as `nupa show` says while two programs run."""
     with stage.pair(FOR_EVER) as pair:
         pair.start_server()
         pair.start_client()

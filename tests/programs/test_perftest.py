@@ -2,7 +2,7 @@
 """ib_{write,read,send,atomic}_{bw,lat} of perftest, with the options of its users.
 
 perftest fills its buffers with random numbers first (64 MiB take seconds), so large sizes are few.
-What it measures is not looked at: these are no benchmarks, and its clock is a quick one.
+Its measurements are ignored: these are not benchmarks, and its clock is a quick one.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Shared:
         self.folder = folder
 
     def run(self, user: User, argv: Sequence[str], *, before: Sequence[str] = ()) -> ProgramOutcome:
-        """Runs a command line of *user*; *before* is put before what he runs."""
+        """Runs a command line of *user*; *before* is put before it."""
         env = {"NUPA_DIR": str(self.folder), **user.env}
         return run([*user.prefix, *before, *argv], env=env, deadline_s=DEADLINE_S)
 
@@ -222,7 +222,7 @@ def test_each_user_has_a_folder_of_its_own_in_dev_shm(
     for user in (victim, attacker):
         own = f"/dev/shm/nupa-{user.uid}"
         if os.path.lexists(own):
-            pytest.skip(f"{own} is there: somebody uses it")
+            pytest.skip(f"{own} is there, and in use")
     script = 'ls -ld "${NUPA_FABRIC%/*}"; echo "$NUPA_FABRIC"'
     argv = ["-u", "NUPA_DIR", victim.python, "-P", "-m", "nupa.cli"]
     argv += ["run", "--", "sh", "-c", script]

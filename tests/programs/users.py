@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whom the programs run as: ourselves, or uid 65534, which may not read where we live."""
+"""Users of the programs: ourselves, or uid 65534, which may not read our folders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEFT_OUT = shutil.ignore_patterns(
 
 @dataclass(frozen=True)
 class User:
-    """*prefix* makes a command his, *python* and *env* give him an interpreter with nupa."""
+    """*prefix* runs a command as this user; *python* and *env* are an interpreter with nupa."""
 
     uid: int
     prefix: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The director of a soak: starts workers, links them in pairs, and ends, stops and resumes them.
 
-What it does follows from its seed; when it does it depends on the machine.
+Its actions follow from its seed; their times depend on the machine.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Director:
 
     def _make_links(self) -> None:
         usable = [worker for worker in self._workers.values() if worker.usable]
-        # Links that nobody's end ends would be all there are, in the end.
+        # Otherwise only links would remain that no death ends.
         mortal = [worker for worker in usable if not worker.role.spared]
         while mortal and len(self._links) < self._n_links:
             self._make_link(self._random.choice(mortal), self._random.choice(usable))
@@ -294,7 +294,7 @@ class Director:
                 link.death_ns = time.monotonic_ns()
 
     def _introduce(self, worker: Worker) -> None:
-        """Everybody learns where its datagrams go, and it where theirs do."""
+        """Tells each worker where its datagrams go, and it where theirs go."""
         for other in self._workers.values():
             if other.ready:
                 other.tell(self._meeting(worker))
@@ -419,7 +419,7 @@ class Director:
         keys = self._selector.select(left_s)
         for key, _ in keys:
             worker, handle = key.data
-            if self._is_here(worker):  # not buried by a key before this one
+            if self._is_here(worker):  # not taken by a key before this one
                 handle(worker)
 
     def run(self, seconds: float) -> None:

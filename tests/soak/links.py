@@ -34,7 +34,7 @@ class Link:
     ends: tuple[LinkEnd, LinkEnd]
     made_ns: int
     running: bool = False
-    dropped: bool = False  #: by us: whatever its ends say now is right
+    dropped: bool = False  #: by us: all that its ends say is right now
     death_ns: int = 0  #: when one of its workers was ended
     progress: int = -1
     progress_ns: int = 0

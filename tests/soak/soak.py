@@ -188,7 +188,7 @@ def _run_in(
 def _check_fabric(
     fabric: Fabric, figures: Figures, empty_bytes: int, folder: Path, say: Callable[[str], None]
 ) -> None:
-    """Everybody is gone, and so is what they had."""
+    """Checks that all processes are gone, and so is all that they had."""
     fabric.show()  # takes back what is left to take back
     figures.leaked_slots = len(fabric.processes())
     figures.leaked_ring_bytes = _held_bytes(fabric) - empty_bytes

@@ -28,7 +28,7 @@ def _pypi(folder: Path, python: tuple[str, ...], preload: tuple[Path, ...] = ())
     return Suite(PYPI_VERSION, folder, python, env, preload)
 
 
-#: Whose suite, and whose pyverbs it runs with; Debian's is v44, PyPI's v59.  PyPI's pyverbs finds
+#: The origins of a suite and of its pyverbs; Debian's is v44, PyPI's v59.  PyPI's pyverbs finds
 #: its own libraries by RPATH, which only LD_PRELOAD comes before.
 _WAYS: dict[str, Callable[[Path], Suite]] = {
     "debian": lambda folder: _debian(folder, ("/usr/bin/python3", "-P")),

@@ -33,7 +33,7 @@ def _bootable() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _ended_in_order() -> Iterator[None]:
-    """Guests go, too, when somebody ends us who is not Ctrl-C."""
+    """Guests go, too, when a signal other than SIGINT ends us."""
 
     def end(number: int, _frame: object) -> None:
         pytest.exit(f"ended by {signal.Signals(number).name}", 128 + number)

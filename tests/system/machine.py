@@ -180,7 +180,8 @@ class Machine:
         return listens
 
     def traffic(self, host: str) -> int:
-        """Bytes, in words of four, that the host has sent, as `nupa show` counts them."""
+        """Returns the bytes, in words of four, that the host has sent, as `nupa show` counts
+        them."""
         outcome = self.nupa("show", self.name, "--json").check()
         return sum(
             port["counters"]["port_xmit_data"]

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def machine(nobody: User) -> Iterator[Machine]:
     folder = Path(tempfile.mkdtemp(prefix="nupa-test-"))
-    # That user may not lock ours, nor see it where it is.
+    # The user may not lock ours, nor see it where it is.
     theirs = folder / "cache"
     shutil.copytree(cache.folder(), theirs, symlinks=True, ignore=shutil.ignore_patterns("lock"))
     for path in (folder, theirs):

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The core's face towards the netdev: frames between the network interfaces of hosts, through the
- * channels that verbs use.  Knows hosts, queues and bytes; never what is in a frame.
+ * channels that verbs use.  It needs hosts, queues and bytes, and never looks into a frame.
  *
  * A queue of a host's interface is an attachment of its own; queue k sends to queue k of other
- * hosts, or to queue 0 where there is none.  One thread sends (the pump); what arrives is delivered
- * by whoever runs the engine. */
+ * hosts, or to queue 0 where there is none.  One thread sends (the pump); the thread that runs the
+ * engine delivers frames that arrive. */
 #ifndef NUPA_NET_H
 #define NUPA_NET_H
 
@@ -21,7 +21,7 @@ struct nupa_net;
 
 struct nupa_net_ops { /* both with the engine's lock held, so short */
 	/* Gives a frame to the host.  It lies in memory that others may change meanwhile.  False:
-	 * dropped, and counted by whoever dropped it. */
+	 * dropped and counted. */
 	bool (*deliver)(void *arg, const uint8_t *frame, uint32_t frame_bytes);
 	void (*carrier)(void *arg, bool up); /* the port's state has changed */
 	/* Others took this process for dead (nupa_engine_fence): nothing comes or goes any more. */
@@ -33,8 +33,8 @@ struct nupa_net_siblings {
 	struct nupa_net *by_slot[NUPA_SLOTS_MAX];
 };
 
-/* Attaches as *queue* of the host's interface.  NULL with errno, and *why* filled: EBUSY (somebody
- * is that queue), EMSGSIZE (the fabric's DMA channels are too small for a frame), and as
+/* Attaches as *queue* of the host's interface.  NULL with errno, and *why* filled: EBUSY (another
+ * process is that queue), EMSGSIZE (the fabric's DMA channels are too small for a frame), and as
  * nupa_open_host. */
 struct nupa_net *nupa_net_open(struct nupa_fabric *fabric, uint32_t host, uint32_t queue,
 			       bool takes_coalesced, struct nupa_net_siblings *siblings,

@@ -4,8 +4,8 @@
  * The memfd is cut into slots, each larger than an address space.  A slot belongs to pages that
  * were promoted together, and keeps their distances: a page at va is at slot + MIDDLE + (va -
  * anchor). So a mapping that the program moves or extends (mremap, as realloc does) finds zeros
- * behind it, never another one's pages (I3).  Which pages are promoted is not remembered: the
- * kernel knows which mappings are the memfd's, whatever the program has done with them. */
+ * behind it, never another one's pages (I3).  There is no list of promoted pages: the kernel knows
+ * which mappings are the memfd's, also after the program has moved them. */
 #define _GNU_SOURCE
 #include "engine/promote/promote_internal.h"
 

@@ -12,7 +12,7 @@ static uint64_t oldest_begun(struct nupa_qp *qp)
 	return i != qp->sq.issued || nupa_sq_has_begun(&qp->sq) ? i : qp->sq.posted;
 }
 
-/* All up to psn is executed, which is part of a request.  That is progress as well; otherwise a
+/* All up to psn is executed, which is part of a request.  This is progress as well; otherwise a
  * long request would never complete where every hundredth message is lost. */
 static void note_part(struct nupa_qp *qp, uint32_t psn)
 {

@@ -119,7 +119,7 @@ static void name_it(const char *path)
 	found = canonicalize_file_name(path);
 	say("canonicalize_file_name", found && !strcmp(found, path));
 	free(found);
-	/* It is no link: that, and not that it is not there. */
+	/* The error says that it is not a link, not that it is absent. */
 	say("readlink", readlink(path, resolved, sizeof(resolved)) < 0 && errno == EINVAL);
 	say("readlinkat",
 	    readlinkat(AT_FDCWD, path, resolved, sizeof(resolved)) < 0 && errno == EINVAL);

@@ -28,7 +28,8 @@ static void expect_exit(pid_t pid, const char *what)
 	fflush(stdout);
 }
 
-/* The child's memory is that of the moment of the fork, whatever arrives at the parent later. */
+/* The child's memory is that of the moment of the fork, also when data arrives at the parent
+ * later. */
 static void copies(struct end *from, struct end *to)
 {
 	int go[2];
@@ -42,7 +43,7 @@ static void copies(struct end *from, struct end *to)
 		MUST(read(go[0], &byte, 1) == 1);
 		for (int i = 0; i < BYTES; i++)
 			MUST(to->memory[i] == 0x11);
-		memset(to->memory, 0x77, BYTES); /* nobody else sees that */
+		memset(to->memory, 0x77, BYTES); /* no other process sees that */
 		_exit(0);
 	}
 	exchange(from, to, 0x22);
@@ -65,7 +66,7 @@ static void child_that_runs_another_program(struct end *from, struct end *to)
 		_exit(1);
 	}
 	exchange(from, to, 0x44);
-	expect_exit(pid, "a child that runs another program harms nobody");
+	expect_exit(pid, "a child that runs another program harms no process");
 	exchange(from, to, 0x55);
 }
 

@@ -69,7 +69,7 @@ static void interrupt_malloc(void)
 	printf("signals %d misread\n", (int)misread);
 }
 
-/* A live file is renewed by each look: whoever reads meanwhile must find all of it. */
+/* A live file is renewed by each look: a reader meanwhile must find all of it. */
 static void *read_often(void *failures)
 {
 	char text[64];

@@ -58,7 +58,7 @@ static void reduce_all(int size)
 	free(sum);
 }
 
-/* Everybody sends everybody a different block. */
+/* Each rank sends each rank a different block. */
 static void exchange_all(int size)
 {
 	size_t elements = (size_t)size * (size_t)ranks;

@@ -25,7 +25,7 @@ DEADLINE_S = 20.0
 
 
 def datagram(number: int, size: int) -> bytes:
-    """Shorter ones have no room for a number: these are distinguished by their first bytes."""
+    """Distinguishes datagrams without room for a number by their first bytes."""
     head = NUMBER.pack(number, size)
     at = number % 251
     return (head + PATTERN[at : at + size])[:size]

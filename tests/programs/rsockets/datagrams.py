@@ -233,7 +233,7 @@ def options_are_kept_and_bad_ones_refused() -> None:
 
 
 def options_of_a_connection_have_effect() -> None:
-    """Small buffers carry large messages; what shapes the connection is settled with it."""
+    """Checks that small buffers carry large messages; options of a connection are set before it."""
 
     def other(sock: RSocket, _line: Line) -> None:
         sock.send_all(sock.receive_exactly(100_000))

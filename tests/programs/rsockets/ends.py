@@ -170,7 +170,7 @@ def a_poller_notices_that_its_peer_was_killed() -> None:
 
 
 def peers_that_die_at_any_moment_leave_nobody_waiting() -> None:
-    """At any point: during a connect, a stream in either direction, a close."""
+    """Kills a peer at any point: during a connect, a stream in either direction, a close."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     rng = random.Random(seed)

@@ -93,7 +93,7 @@ def thousands_of_small_messages_keep_their_order() -> None:
 
 
 def both_may_send_before_either_receives() -> None:
-    """More messages than there are receives, fewer bytes than the ring has."""
+    """Sends more messages than there are receives, fewer bytes than the ring has."""
     count = 2000
 
     def exchange(sock: RSocket) -> None:
@@ -262,7 +262,7 @@ def a_sender_that_waits_wakes_who_polls_the_same_socket() -> None:
 
 
 def many_connections_of_one_thread() -> None:
-    """Connecting needs no accept meanwhile, as with TCP."""
+    """Checks that connecting needs no accept meanwhile, as with TCP."""
     listening, port = listener(backlog=64)
     clients = [RSocket().connect(HOST0, port) for _ in range(40)]
     accepted = []

@@ -26,4 +26,4 @@ while watch.elapsed_s < SOON_S:
     finally:
         sock.close()
     select.select([], [], [], 0.005)
-sys.exit(f"nobody has bound port {sys.argv[2]} after {SOON_S:g} s")
+sys.exit(f"no process has bound port {sys.argv[2]} after {SOON_S:g} s")

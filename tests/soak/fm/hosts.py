@@ -94,7 +94,7 @@ class SoakHost(Thread):
         return self._host.bus.find(region.base)
 
     def _try_others(self) -> None:
-        """Capacity that its host has not accepted is nobody's to read."""
+        """Checks that no host reads capacity that its host has not accepted."""
         with self._rack.manager.lock:
             for region in self._host.regions:
                 found = self._model(region)

@@ -17,7 +17,7 @@ _HEAD = struct.Struct("<QQQ")
 
 
 class WrongByteError(AssertionError):
-    """Memory has what nobody has written there, or not any more."""
+    """Memory has bytes that were not written there, or are outdated."""
 
 
 class Entry:

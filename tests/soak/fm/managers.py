@@ -85,7 +85,7 @@ class SoakManager:
     # Operations
 
     def _number(self, limit: int) -> int:
-        """Now and then one past the limit."""
+        """Returns a number below *limit*, now and then one past it."""
         return self._random.randrange(limit + (self._random.random() < 0.05))
 
     def bind(self) -> None:
@@ -96,7 +96,7 @@ class SoakManager:
     def unbind(self) -> None:
         vcs, vppb = self._number(HOSTS), self._number(VPPBS)
         mode = self._random.choice((*UnbindMode, UnbindMode.SURPRISE, UnbindMode.SURPRISE))
-        if mode is UnbindMode.LINK_DOWN:  # nobody lets go soon
+        if mode is UnbindMode.LINK_DOWN:  # no link goes down soon
             self._fm.unbind(vcs, vppb, mode, wait=False)
             self._fm.abort()
         else:

@@ -89,7 +89,7 @@ class Rack:
         return self._numbers[memory] * _SPAN + offset
 
     def tidy(self) -> None:
-        """Give all back, whatever it was."""
+        """Release everything."""
         with self.manager.lock:
             for port in self.switch.ports[HOSTS:]:
                 port.in_reset = False
@@ -104,7 +104,7 @@ class Rack:
         self._store.close()
 
     def leaks(self) -> list[str]:
-        """After `tidy`."""
+        """Return what is left after `tidy`."""
         found = [f"{each} is bound" for each in self.switch.bindings]
         found += [f"port {port.number}: {port.bound}" for port in self.switch.ports if port.bound]
         for index, region in enumerate(self.capacity.regions):

@@ -66,7 +66,7 @@ class Views:
         self._load(view, line, lock)
 
     def _store(self, view: _View, line: int) -> None:
-        """Nothing changes meanwhile: what is stored can be read."""
+        """Stores a line and checks that it reads back, as nothing changes meanwhile."""
         where = view.where + line
         entry = self._ledger.entry(where)
         version, data = self._ledger.issue(where, entry, self._writer)

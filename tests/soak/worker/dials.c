@@ -13,7 +13,7 @@
 #define DIALS 8u
 #define MESSAGE_BYTES 4096u
 #define RESOLVE_MS 2000
-/* Longer than anybody is stopped for, and than the QP's timeout. */
+/* Longer than any worker is stopped, and than the QP's timeout. */
 #define HANG_NS UINT64_C(20000000000)
 
 struct message {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One end of a link: made, connected, destroyed.  Memory of a destroyed end is watched for a while:
- * nobody may write to it any more. */
+ * One end of a link: made, connected, destroyed.  Memory of a destroyed end is checked for a while:
+ * no process may write to it any more. */
 #include "soak.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
-/* Longer than anybody is stopped for: a late write would have come by then. */
+/* Longer than any worker is stopped: a late write would have come by then. */
 #define GRAVE_NS UINT64_C(400000000)
 #define GRAVES 32u
 #define CANARY 0xa5

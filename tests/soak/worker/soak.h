@@ -48,7 +48,7 @@ struct board {
 	uint64_t reserved[2];
 	struct {
 		uint64_t id;
-		uint64_t progress; /* grows with whatever the end posts, completes or receives */
+		uint64_t progress; /* grows with all that the end posts, completes or receives */
 	} ends[ENDS_MAX];
 	struct log_entry log[LOG_ENTRIES];
 };
@@ -237,7 +237,7 @@ struct end {
 #define PLACE_INVALIDATE (PLACE_WORDS + 128u)
 #define END_BYTES (PLACE_WORDS + 4096u)
 
-/* When a deregistration ended that had waited for somebody who was stopped. */
+/* When a deregistration ended that had waited for a stopped process. */
 extern uint64_t last_long_dereg_ns;
 
 struct end *end_make(const struct plan *plan);
@@ -248,7 +248,7 @@ bool end_go(struct end *end);
 /* To error: its work completes with flushes. */
 void end_die(struct end *end);
 void end_destroy(struct end *end);
-/* Gives memory of ends that are gone back, once it is certain that nobody wrote to it since. */
+/* Frees memory of ended ends, once it is certain that no process wrote to it since. */
 void graves_visit(bool all);
 
 /* Posts what there is room for. */

@@ -117,7 +117,7 @@ def _relay(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
 
 
 def _take(connection: socket.socket, process: subprocess.Popen[bytes]) -> bool:
-    """False: the client has gone."""
+    """Serves one message.  False: the client has gone."""
     assert process.stdin is not None
     got = read_frame(connection)
     if got is None:

@@ -270,8 +270,8 @@ class Server(Closing):
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket without a listener.  OSError EADDRINUSE: somebody listens, or the path
-    is not a socket of this user."""
+    """Remove a socket without a listener.  OSError EADDRINUSE: a process listens, or the path is
+    not a socket of this user."""
     try:
         found = path.lstat()
     except FileNotFoundError:

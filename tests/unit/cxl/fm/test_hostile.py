@@ -171,7 +171,7 @@ def test_a_message_of_the_longest_length_is_taken_and_one_byte_more_is_not(serve
                     sock.sendall(head + part)
                 except OSError:
                     assert not is_heard
-            # Whole or not, it is no CCI message: its length field says 0.
+            # Whole or not, it is not a CCI message: its length field says 0.
             assert hung_up(sock)
     with FabricManager.open("a") as fm:
         wrong = b"\1" * 65536

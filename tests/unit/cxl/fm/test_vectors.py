@@ -39,7 +39,7 @@ def framed(opcode: str, payload: bytes, tag: int = 0x11) -> bytes:
 
 
 def answered(opcode: str, code: int, payload: bytes, tag: int = 0x11) -> bytes:
-    """Bit 23 of the length: the operation goes on in the background."""
+    """Make an answer; bit 23 of its length: the operation goes on in the background."""
     length = (len(payload) | (code == 1) << 23).to_bytes(3, "little")
     status = code.to_bytes(2, "little") + bytes(2)
     return bytes([1, tag, 0]) + data(opcode) + length + status + payload
