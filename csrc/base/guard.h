@@ -28,6 +28,8 @@ void nupa_guard_admit_thread(void);
 
 /* guard_copy.c: of more than 32 bytes. */
 bool nupa_guard_copy_long(void *to, const void *from, size_t bytes);
+/* By the kernel, which makes pages present; false: a byte of either side is not there. */
+bool nupa_memory_copy(void *to, const void *from, size_t bytes);
 
 #if defined(__x86_64__) || defined(__aarch64__)
 #define NUPA_GUARD_TABLE 1
@@ -235,7 +237,7 @@ static inline bool nupa_guard_add(uint64_t *word, uint64_t add, uint64_t *origin
 	return ok;
 }
 
-#else /* The kernel is asked each time: memory.c. */
+#else /* The kernel is asked each time. */
 
 static inline bool nupa_guard_copy_small(void *to, const void *from, uint64_t bytes)
 {

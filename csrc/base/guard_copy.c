@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copies of more than 32 bytes that survive a fault (guard.h).  To be as fast as memcpy they use
- * the widest available moves, or string moves where the processor has fast ones. */
+ * the widest available moves, or string moves where the processor has fast ones.  And copies by the
+ * kernel, of memory that may not be present. */
+#define _GNU_SOURCE
 #include "base/guard.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -154,3 +160,30 @@ bool nupa_guard_copy_long(void *to, const void *from, size_t bytes)
 	return nupa_memory_copy(to, from, bytes);
 }
 #endif
+
+bool nupa_memory_copy(void *to, const void *from, size_t bytes)
+{
+	uint8_t *at = to;
+	const uint8_t *source = from;
+
+	while (bytes) {
+		struct iovec local = { at, bytes };
+		struct iovec remote = { (void *)(uintptr_t)source, bytes };
+		ssize_t moved = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+
+		if (moved > 0) {
+			at += moved;
+			source += moved;
+			bytes -= (size_t)moved;
+			continue;
+		}
+		if (moved < 0 && errno == EFAULT)
+			return false;
+		/* Forbidden here: ask first, then copy. */
+		if (!nupa_memory_present(source, bytes, false) ||
+		    !nupa_memory_present(at, bytes, true))
+			return false;
+		return nupa_guard_copy(at, source, bytes);
+	}
+	return true;
+}

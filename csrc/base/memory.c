@@ -3,13 +3,12 @@
 #define _GNU_SOURCE
 #include "base/memory.h"
 
-#include "base/guard.h"
+#include "base/atomics.h"
 
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_READ
@@ -81,31 +80,4 @@ bool nupa_memory_present(const void *at, size_t bytes, bool to_write)
 		return nupa_memory_mapped(at, bytes);
 	return madvise((void *)from, to - from,
 		       to_write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0;
-}
-
-bool nupa_memory_copy(void *to, const void *from, size_t bytes)
-{
-	uint8_t *at = to;
-	const uint8_t *source = from;
-
-	while (bytes) {
-		struct iovec local = { at, bytes };
-		struct iovec remote = { (void *)(uintptr_t)source, bytes };
-		ssize_t moved = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-
-		if (moved > 0) {
-			at += moved;
-			source += moved;
-			bytes -= (size_t)moved;
-			continue;
-		}
-		if (moved < 0 && errno == EFAULT)
-			return false;
-		/* Forbidden here: ask first, then copy. */
-		if (!nupa_memory_present(source, bytes, false) ||
-		    !nupa_memory_present(at, bytes, true))
-			return false;
-		return nupa_guard_copy(at, source, bytes);
-	}
-	return true;
 }

@@ -12,7 +12,4 @@ bool nupa_memory_writable(const void *addr);
 /* Makes [at, +bytes) present, to be read or written; false: it cannot be. */
 bool nupa_memory_present(const void *at, size_t bytes, bool to_write);
 
-/* memcpy that fails where a byte of either side is not there. */
-bool nupa_memory_copy(void *to, const void *from, size_t bytes);
-
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Slots where memory is not coherent: whose they may be, and how they are fetched and flushed. */
+ * Slots of other kernels, and where memory is not coherent: whose a slot is, and how it is fetched
+ * and flushed. */
 #include "base/atomics.h"
 #include "segment/coherence.h"
 #include "segment/segment_internal.h"
@@ -23,6 +24,17 @@ bool nupa_slot_apart(const struct nupa_fabric *fabric, uint32_t slot)
 		return true;
 	nupa_slots_of(fabric, fabric->kernel - 1, &first, &end);
 	return slot < first || slot >= end;
+}
+
+bool nupa_slot_elsewhere(const struct nupa_fabric *fabric, uint64_t claim)
+{
+	return NUPA_CLAIM_KERNEL(claim) != fabric->kernel;
+}
+
+uint64_t nupa_slot_claim(const struct nupa_slot *slot)
+{
+	/* Pairs with the owner's release store of LIVE: what it published before is seen. */
+	return nupa_load_acquire(&slot->claim);
 }
 
 uint64_t nupa_slot_fetch(const struct nupa_fabric *fabric, uint32_t slot)

@@ -60,11 +60,6 @@ uint32_t nupa_fabric_owner(const struct nupa_fabric *fabric)
 	return NUPA_OWNER(fabric->kernel, getpid());
 }
 
-bool nupa_slot_elsewhere(const struct nupa_fabric *fabric, uint64_t claim)
-{
-	return NUPA_CLAIM_KERNEL(claim) != fabric->kernel;
-}
-
 bool nupa_beat_heard(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
 {
 	const struct nupa_beat *beat = &fabric->beats[slot];

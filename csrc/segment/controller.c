@@ -46,11 +46,6 @@ uint64_t nupa_fabric_created_ns(const struct nupa_fabric *fabric)
 	return fabric->geometry.created_ns;
 }
 
-const char *nupa_fabric_name(const struct nupa_fabric *fabric)
-{
-	return fabric->geometry.name;
-}
-
 int nupa_fabric_fd(const struct nupa_fabric *fabric)
 {
 	return fabric->fd;

@@ -456,3 +456,8 @@ uint32_t nupa_geometry_checksum(const struct nupa_superblock *sb, const struct n
 	    mix(hash, tables->routes, (size_t)sb->n_hosts * sb->n_hosts * sizeof(*tables->routes));
 	return (uint32_t)(hash >> 32) ^ (uint32_t)hash;
 }
+
+const char *nupa_fabric_name(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.name;
+}

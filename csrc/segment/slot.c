@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Slots: who has one, whether that process lives, and how it is woken. */
+ * Slots: whether the process that has one lives, and how it is woken. */
 #include "base/atomics.h"
 #include "segment/bell.h"
 #include "segment/segment_internal.h"
@@ -8,12 +8,6 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-uint64_t nupa_slot_claim(const struct nupa_slot *slot)
-{
-	/* Pairs with the owner's release store of LIVE: what it published before is seen. */
-	return nupa_load_acquire(&slot->claim);
-}
 
 void nupa_slot_ring(struct nupa_fabric *fabric, struct nupa_slot *slot)
 {

@@ -27,7 +27,7 @@ struct nupa_window {
 
 /* --- channels ------------------------------------------------------------------------ */
 
-/* Something of a peer that does not move: what it is now, and since when (stall.c). */
+/* Something of a peer that does not move: what it is now, and since when (sq.c). */
 struct nupa_stall {
 	uint64_t mark;
 	uint64_t since_ns; /* 0: never looked at */
@@ -84,12 +84,21 @@ struct nupa_channel {
 
 /* --- calls --------------------------------------------------------------------------- */
 
-/* channel.c */
+/* contact.c */
 struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer);
 /* The same for a connection that is made now.  A channel to a previous owner of the slot, whose
  * death is not yet noticed here, does not count. */
 struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer);
 void nupa_channel_scan_contacts(struct nupa_engine *engine);
+void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
+/* The peer's word to our slot: see struct nupa_slot.contact. */
+uint32_t nupa_channel_contact(const struct nupa_engine *engine, uint32_t peer);
+/* Leaves such a word for the peer. */
+void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t closed);
+/* Backs the DMA bytes of our direction with memory: 0 or -ENOSPC. */
+int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel);
+
+/* channel.c */
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
 
 static inline bool nupa_channel_path_up(const struct nupa_engine *engine,
@@ -123,11 +132,6 @@ static inline bool nupa_channel_ready(const struct nupa_channel *channel)
 	return nupa_rx_ready(&channel->rx);
 }
 
-void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);
-/* The peer's word to our slot: see struct nupa_slot.contact. */
-uint32_t nupa_channel_contact(const struct nupa_engine *engine, uint32_t peer);
-/* Leaves such a word for the peer. */
-void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t closed);
 /* C7: whether the bytes just read of the peer's ring were the peer's.  A reaper changes a slot's
  * claim first, then gives the arena's memory back, which reads as zeros. */
 static inline bool nupa_channel_intact(const struct nupa_channel *channel)
@@ -136,8 +140,6 @@ static inline bool nupa_channel_intact(const struct nupa_channel *channel)
 	return likely(nupa_channel_peer_alive(channel));
 }
 
-/* Backs the DMA bytes of our direction with memory: 0 or -ENOSPC. */
-int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel);
 /* Whether it is worth trying this operation without the peer's engine. */
 bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa_channel *channel,
 			     uint8_t opcode);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
+ * Keys published and taken back.
+ *
  * Hazards, the owner's side.  The owner clears a key, then waits for processes that announced a
  * copy (window.c).  A copy takes microseconds, unless its process is stopped in the middle of it.
  * Memory cannot be taken away from that process, so waiting has limits.  A restartable sequence
@@ -11,6 +13,18 @@
 #define HERE_NS UINT64_C(1000000000)  /* by those who cannot let go of the lock */
 #define ASIDE_NS UINT64_C(5000000000) /* by those who can */
 #define LOOK_AGAIN_NS 100000
+
+void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key)
+{
+	struct nupa_mr_entry whole = *entry;
+
+	whole.key = key;
+	whole.changes++;
+	/* Readers may be at it: see nupa_mr_entry_copy. */
+	nupa_store_relaxed(&entry->check, nupa_mr_entry_check(&whole));
+	nupa_store_relaxed(&entry->changes, whole.changes);
+	nupa_store_release(&entry->key, key); /* P5 */
+}
 
 static bool is_held(const struct nupa_channel *channel, uint64_t hazard)
 {

@@ -118,9 +118,10 @@ void nupa_mr_share_all(struct nupa_engine *engine);
 void nupa_mr_show_all(struct nupa_engine *engine);
 void nupa_mr_forget_in_child(struct nupa_engine *engine);
 bool nupa_mr_withdraw(struct nupa_engine *engine, uint32_t index); /* hazard.c; false: a limit */
-int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
 
-/* mw.c: windows bound on a QP that is destroyed are free again. */
+/* mw.c */
+int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey);
+/* Windows bound on a QP that is destroyed are free again. */
 void nupa_mw_forget_qp(struct nupa_qp *qp);
 /* A BIND_MW or LOCAL_INV whose turn it is. */
 enum ibv_wc_status nupa_mw_execute(struct nupa_qp *qp, const struct nupa_wqe *wqe);

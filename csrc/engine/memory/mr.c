@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory regions.  A region is an entry in our arena that peers read; keys are index << 12 |
- * variant.  A variant is not reused before 4,094 others. */
+ * Memory regions: registered, used by local and remote keys, and deregistered. */
 #define _GNU_SOURCE
 #include "base/memory.h"
 #include "engine/memory/mr.h"
@@ -8,149 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define KEY_VARIANTS ((1u << NUPA_KEY_VARIANT_BITS) - 2)
-#define KEY_VARIANT_MASK ((1u << NUPA_KEY_VARIANT_BITS) - 1)
-
-/* --- places in the table ------------------------------------------------------------- */
-
-/* Backs more entries once half of them are used, or up to *least* of them. */
-static void grow(struct nupa_engine *engine, uint32_t least)
-{
-	uint32_t limit = engine->mr_limit;
-	uint32_t max = engine->fabric->geometry.mr_entries;
-	uint32_t more = limit;
-
-	while (more < max && (more < least || engine->mrs_used * 2 >= more))
-		more = more * 2 < max ? more * 2 : max;
-	if (more == limit ||
-	    nupa_fabric_back(engine->fabric,
-			     (uint64_t)((uint8_t *)engine->mr_entries - engine->arena) +
-				 nupa_arena_offset(engine->fabric, engine->slot_index) +
-				 (uint64_t)limit * sizeof(struct nupa_mr_entry),
-			     (uint64_t)(more - limit) * sizeof(struct nupa_mr_entry)))
-		return;
-	nupa_store_release(&engine->slot->mr_limit, more);
-	engine->mr_limit = more;
-}
-
-static uint32_t variant_of(const struct nupa_engine *engine, uint32_t changes)
-{
-	return (engine->epoch + changes) % KEY_VARIANTS + 1;
-}
-
-static void place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t index, uint32_t key)
-{
-	mr->index = index;
-	mr->ibv.handle = index;
-	mr->ibv.lkey = mr->ibv.rkey = key;
-	engine->mrs[index] = mr;
-	engine->mrs_used++;
-}
-
-int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr)
-{
-	uint32_t next = engine->slot->next_mr_index;
-	uint32_t index, changes;
-
-	grow(engine, 0);
-	if (engine->mrs_used >= engine->mr_limit)
-		return ENOMEM;
-	/* Not one given back lately: they go round. */
-	while (engine->mrs[next % engine->mr_limit])
-		next++;
-	index = next % engine->mr_limit;
-	engine->slot->next_mr_index = next + 1;
-	changes = engine->mr_entries[index].changes;
-	/* Keys of a window differ in their tags; neither is any of them 0. */
-	while (mr->kind == NUPA_MR_WINDOW && !NUPA_MW_GROUP(variant_of(engine, changes)))
-		changes++;
-	nupa_store_relaxed(&engine->mr_entries[index].changes, changes);
-	place_at(engine, mr, index, index << NUPA_KEY_VARIANT_BITS | variant_of(engine, changes));
-	return 0;
-}
-
-int nupa_mr_place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t key)
-{
-	uint32_t index = key >> NUPA_KEY_VARIANT_BITS;
-
-	if (index >= engine->fabric->geometry.mr_entries)
-		return EINVAL;
-	grow(engine, index + 1);
-	if (index >= engine->mr_limit || engine->mrs[index])
-		return EBUSY;
-	place_at(engine, mr, index, key);
-	return 0;
-}
-
-void nupa_mr_unplace(struct nupa_engine *engine, struct nupa_mr *mr)
-{
-	uint32_t changes = engine->mr_entries[mr->index].changes;
-
-	/* All tags may have been used: the next owner's keys have none of them. */
-	while ((mr->kind == NUPA_MR_WINDOW &&
-		NUPA_MW_GROUP(variant_of(engine, changes)) == NUPA_MW_GROUP(mr->ibv.lkey)) ||
-	       variant_of(engine, changes) == (mr->ibv.lkey & KEY_VARIANT_MASK))
-		changes++;
-	nupa_store_relaxed(&engine->mr_entries[mr->index].changes, changes);
-	engine->mrs[mr->index] = NULL;
-	engine->mrs_used--;
-}
-
-static uint64_t pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr)
-{
-	uintptr_t va = (uintptr_t)mr->va;
-	uintptr_t pool = (uintptr_t)nupa_load_acquire(&engine->fabric->pool);
-	uint64_t bytes = engine->fabric->geometry.pool_bytes;
-
-	if (!pool || va < pool || va - pool > bytes || mr->length > bytes - (va - pool))
-		return UINT64_MAX;
-	return va - pool;
-}
-
-/* Readers may be at it: see nupa_mr_entry_copy. */
-#define SET(entry, field, value) nupa_store_relaxed(&(entry)->field, (value))
-
-void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key)
-{
-	struct nupa_mr_entry whole = *entry;
-
-	whole.key = key;
-	whole.changes++;
-	SET(entry, check, nupa_mr_entry_check(&whole));
-	SET(entry, changes, whole.changes);
-	nupa_store_release(&entry->key, key); /* P5 */
-}
-
-void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr)
-{
-	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
-
-	SET(entry, access, (uint32_t)(mr->access & ~NUPA_ACCESS_PLAIN));
-	SET(entry, pd, mr->qpn || !mr->ibv.pd ? 0 : mr->ibv.pd->handle);
-	SET(entry, qpn, mr->qpn);
-	SET(entry, iova, mr->iova);
-	SET(entry, length, mr->length);
-	SET(entry, va, (uintptr_t)mr->va);
-	SET(entry, pool_off, pool_offset(engine, mr));
-	SET(entry, shared_off, nupa_mr_shared_offset(mr));
-	if (entry->pool_off != UINT64_MAX)
-		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions + 1);
-	nupa_mr_publish(entry, mr->ibv.lkey);
-}
-
-bool nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr)
-{
-	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
-	bool settled = nupa_mr_withdraw(engine, mr->index);
-
-	if (entry->pool_off != UINT64_MAX)
-		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions - 1);
-	SET(entry, pool_off, UINT64_MAX);
-	return settled;
-}
-
-/* --- registration -------------------------------------------------------------------- */
 
 static bool is_implicit(const void *addr, size_t length, int access)
 {
@@ -171,7 +27,7 @@ int nupa_mr_check(const struct nupa_engine *engine, void *addr, size_t length, u
 	if (access & ~NUPA_MR_SUPPORTED_ACCESS)
 		return EOPNOTSUPP;
 	*kind = NUPA_MR_MEMORY;
-	if (access & IBV_ACCESS_ON_DEMAND && pool_offset(engine, &memory) == UINT64_MAX) {
+	if (access & IBV_ACCESS_ON_DEMAND && nupa_mr_pool_offset(engine, &memory) == UINT64_MAX) {
 		*kind = NUPA_MR_ON_DEMAND;
 		/* The whole address space: addresses are what they are. */
 		return is_implicit(addr, length, access) && iova ? EINVAL : 0;
@@ -294,35 +150,14 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
 	return IBV_WC_SUCCESS;
 }
 
-static bool same_pd(const struct nupa_mr *mr, const struct nupa_qp *qp)
-{
-	return mr->ibv.pd && qp->ibv.pd && mr->ibv.pd->handle == qp->ibv.pd->handle;
-}
-
 uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
 			int access, bool *on_demand)
 {
 	const struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
 
 	if (!mr || (mr->access & access) != access ||
-	    (mr->qpn ? mr->qpn != qp->ibv.qp_num : !same_pd(mr, qp)))
+	    (mr->qpn ? mr->qpn != qp->ibv.qp_num : !nupa_mr_same_pd(mr, qp)))
 		return NULL;
 	*on_demand = (mr->access & IBV_ACCESS_ON_DEMAND) != 0;
 	return nupa_mr_at(mr, raddr, bytes);
-}
-
-/* LOCAL_INV and SEND_WITH_INV.  A window is free again; a region is usable again only by a new
- * registration.  0; EINVAL for a key that is not the PD's or to which windows are bound; EBUSY when
- * a peer is stopped while it copies. */
-int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey)
-{
-	struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
-
-	if (!mr || !same_pd(mr, qp))
-		return EINVAL;
-	if (mr->kind == NUPA_MR_WINDOW)
-		return nupa_mw_invalidate(qp, mr);
-	if (mr->kind == NUPA_MR_NULL || mr->users)
-		return EINVAL;
-	return nupa_mr_retract(qp->engine, mr) ? 0 : EBUSY;
 }

@@ -41,6 +41,14 @@ int nupa_mr_check(const struct nupa_engine *engine, void *addr, size_t length, u
 /* The access of a region of that kind, as struct nupa_mr has it. */
 int nupa_mr_access(enum nupa_mr_kind kind, int access);
 
+static inline bool nupa_mr_same_pd(const struct nupa_mr *mr, const struct nupa_qp *qp)
+{
+	return mr->ibv.pd && qp->ibv.pd && mr->ibv.pd->handle == qp->ibv.pd->handle;
+}
+
+/* mr_entry.c */
+/* Where it is in the pool; ~0: it is not. */
+uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr);
 /* Gives mr a free place and a key: 0 or ENOMEM.  Peers do not see it before nupa_mr_expose. */
 int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr);
 /* The same, at a place and with a key of the caller's; EBUSY: it is taken. */
@@ -63,10 +71,6 @@ void nupa_mr_unshare(struct nupa_mr *mr);
 struct nupa_mr_pages nupa_mr_take_pages(struct nupa_mr *mr);
 /* Where it is in the memfd; ~0: it is not. */
 uint64_t nupa_mr_shared_offset(struct nupa_mr *mr);
-
-/* mw.c */
-/* LOCAL_INV and SEND_WITH_INV of a window: 0 or EINVAL. */
-int nupa_mw_invalidate(struct nupa_qp *qp, struct nupa_mr *mr);
 
 /* import.c */
 /* The entry that an imported context's exporter has at *index*, checked for being whole: 0, ENOENT,

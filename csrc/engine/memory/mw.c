@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory windows (IBTA 10.6.7).  A window has a place in the table of regions, where its memory is
- * published under the window's own key.  Peers reach it as they reach a region.
+ * Memory windows (IBTA 10.6.7), and invalidation by key.  A window has a place in the table of
+ * regions, where its memory is published under the window's own key.  Peers reach it as they reach
+ * a region.
  *
  * The low 8 bits of a window's key are the tag, which a bind changes: for type 1 to the next one,
  * for type 2 to the program's choice.  A key is never 0: bits 8 to 11 are not all clear. */
@@ -181,19 +182,35 @@ static bool bind(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 	return true;
 }
 
-enum ibv_wc_status nupa_mw_execute(struct nupa_qp *qp, const struct nupa_wqe *wqe)
-{
-	bool done =
-	    wqe->opcode == IBV_WR_BIND_MW ? bind(qp, wqe) : nupa_mr_invalidate(qp, wqe->imm) == 0;
-
-	return done ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
-}
-
-int nupa_mw_invalidate(struct nupa_qp *qp, struct nupa_mr *mr)
+static int invalidate_window(struct nupa_qp *qp, struct nupa_mr *mr)
 {
 	/* o10-37.2.26: type 1 windows are unbound by a bind, not by invalidation. */
 	if (mr->qpn != qp->ibv.qp_num)
 		return EINVAL;
 	unbind(qp->engine, container_of(mr, struct nupa_mw, mr));
 	return 0;
+}
+
+/* LOCAL_INV and SEND_WITH_INV.  A window is free again; a region is usable again only by a new
+ * registration.  0; EINVAL for a key that is not the PD's or to which windows are bound; EBUSY when
+ * a peer is stopped while it copies. */
+int nupa_mr_invalidate(struct nupa_qp *qp, uint32_t rkey)
+{
+	struct nupa_mr *mr = nupa_mr_find(qp->engine, rkey);
+
+	if (!mr || !nupa_mr_same_pd(mr, qp))
+		return EINVAL;
+	if (mr->kind == NUPA_MR_WINDOW)
+		return invalidate_window(qp, mr);
+	if (mr->kind == NUPA_MR_NULL || mr->users)
+		return EINVAL;
+	return nupa_mr_retract(qp->engine, mr) ? 0 : EBUSY;
+}
+
+enum ibv_wc_status nupa_mw_execute(struct nupa_qp *qp, const struct nupa_wqe *wqe)
+{
+	bool done =
+	    wqe->opcode == IBV_WR_BIND_MW ? bind(qp, wqe) : nupa_mr_invalidate(qp, wqe->imm) == 0;
+
+	return done ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
 }

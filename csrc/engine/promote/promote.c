@@ -22,15 +22,6 @@ static uint32_t own_threads;
  * that what cannot be made private again does not grow. */
 static bool may_be_pinned;
 
-uint64_t nupa_page_bytes(void)
-{
-	static uint64_t bytes;
-
-	if (!bytes)
-		bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-	return bytes;
-}
-
 /* Opening and reading files are points at which a thread may be cancelled: not in here. */
 static int enter(void)
 {
@@ -348,6 +339,7 @@ void nupa_promote_forget_in_child(void)
 		nupa_copies_take_in_child();
 		nupa_memfd_forget_in_child();
 		nupa_promoted_forget_in_child();
+		nupa_promoted_forget_left_in_child();
 	}
 	own_threads = 0;
 	leave(cancel_state_of_fork);

@@ -5,6 +5,7 @@
  *   promote_left.c   slots that stay promoted, as they may be pinned
  *   promote_copies.c and what a forked child has of them
  *   promote_slots.c  where promoted pages are in the memfd
+ *   promote_keep.c   memory to leave alone
  *   promote_swap.c   how a mapping is replaced under running threads
  *   promote_hold.c   how their writes are held off meanwhile
  *   promote_pins.c   whether the kernel may have pinned memory
@@ -20,8 +21,6 @@
 
 #include <signal.h>
 #include <sys/types.h>
-
-uint64_t nupa_page_bytes(void);
 
 /* --- promote_maps.c ------------------------------------------------------------------ */
 
@@ -41,6 +40,7 @@ struct nupa_maps {
 	size_t at, text_bytes;
 };
 
+uint64_t nupa_page_bytes(void);
 int nupa_maps_open(struct nupa_maps *maps);
 void nupa_maps_close(struct nupa_maps *maps);
 /* The first mapping that ends behind *address*; addresses only ascend. */
@@ -48,14 +48,6 @@ bool nupa_maps_find(struct nupa_maps *maps, uint64_t address, struct nupa_vma *v
 /* The same, of shared mappings of files alone, with its name; "" if it is longer. */
 bool nupa_maps_find_shared(struct nupa_maps *maps, uint64_t address, struct nupa_vma *vma,
 			   char *name, uint32_t name_max);
-
-/* Memory to leave alone: threads' stacks (signal frames) and control blocks (rseq, tid), which the
- * kernel writes at any time, and memory that we write. */
-struct nupa_keep_out {
-	uint64_t from, to;
-};
-/* All of it, now, in no order: how many, or -errno. */
-int nupa_keep_outs(struct nupa_keep_out *keep_outs, int n_max);
 
 /* --- promote_pins.c ------------------------------------------------------------------ */
 
@@ -96,6 +88,11 @@ void nupa_hold_end(struct nupa_hold *hold, bool replaced);
 
 /* --- promote_swap.c ------------------------------------------------------------------ */
 
+/* Memory to leave alone: threads' stacks (signal frames) and control blocks (rseq, tid), which the
+ * kernel writes at any time, and memory that we write. */
+struct nupa_keep_out {
+	uint64_t from, to;
+};
 /* Memory that we write while writers are held off. */
 struct nupa_keep_out nupa_swap_scratch(void);
 /* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.
@@ -111,6 +108,11 @@ bool nupa_swap_copy(int memfd, uint64_t to, uint64_t bytes, uint64_t offset);
  * merged with its neighbours before, does again. */
 uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, int prot,
 		       uint64_t park);
+
+/* --- promote_keep.c ------------------------------------------------------------------ */
+
+/* All of it, now, in no order: how many, or -errno. */
+int nupa_keep_outs(struct nupa_keep_out *keep_outs, int n_max);
 
 /* --- promote_memfd.c ----------------------------------------------------------------- */
 
@@ -164,13 +166,14 @@ bool nupa_promoted_empty_all(void);
 bool nupa_promoted_any(void);
 /* Frees one of which nothing is mapped. */
 bool nupa_promoted_free(struct nupa_promoted *slot);
+/* It waits no longer. */
+void nupa_promoted_unleave(struct nupa_promoted *slot);
 void nupa_promoted_forget_in_child(void);
 
 /* --- promote_left.c ------------------------------------------------------------------ */
 
 /* Of a slot that no range has: it is emptied later, by nupa_promoted_retry. */
 void nupa_promoted_leave(struct nupa_promoted *slot);
-void nupa_promoted_unleave(struct nupa_promoted *slot);
 /* A range of it is handed out. */
 void nupa_promoted_use(struct nupa_promoted *slot);
 /* Whether any waits to be emptied. */

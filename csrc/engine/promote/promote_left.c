@@ -19,13 +19,6 @@ bool nupa_promoted_left(void)
 	return !nupa_list_empty(&left);
 }
 
-void nupa_promoted_unleave(struct nupa_promoted *slot)
-{
-	if (slot->left)
-		nupa_list_del(&slot->link);
-	slot->left = false;
-}
-
 void nupa_promoted_use(struct nupa_promoted *slot)
 {
 	slot->ranges++;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The kernel's view of the program's memory: mappings, one at a time by PROCMAP_QUERY (Linux
- * 6.11) or all of them as text, and where its threads live. */
+ * 6.11) or all of them as text. */
 #define _GNU_SOURCE
 #include "engine/promote/promote_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,7 +12,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -34,6 +32,15 @@ struct maps_query {
 #define MAPS_SHARED 0x08
 #define MAPS_COVERING_OR_NEXT 0x10
 #define MAPS_FILE_BACKED 0x20
+
+uint64_t nupa_page_bytes(void)
+{
+	static uint64_t bytes;
+
+	if (!bytes)
+		bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	return bytes;
+}
 
 /* *name* is empty where the mapping has none, or a longer one. */
 static bool query(struct nupa_maps *maps, uint64_t address, uint64_t kind, struct nupa_vma *vma,
@@ -185,90 +192,4 @@ bool nupa_maps_find_shared(struct nupa_maps *maps, uint64_t address, struct nupa
 		return true;
 	}
 	return false;
-}
-
-/* --- threads ------------------------------------------------------------------------- */
-
-/* Of a control block, on either side of the head of its list of robust mutexes. */
-#define TCB_BEFORE_BYTES 1024u
-#define TCB_BEHIND_BYTES 3072u
-#define FRAMES_BYTES 65536u /* what we may use of our own stack meanwhile */
-
-/* A thread's control block holds the head of its list of robust mutexes, and at the top of its
- * stack lies the control block.  The main thread's stack has a mapping of its own. */
-static int keep_out_of(struct nupa_maps *maps, pid_t tid, struct nupa_keep_out *keep_out)
-{
-	uint64_t page = nupa_page_bytes();
-	void *head = NULL;
-	size_t bytes;
-	struct nupa_vma vma;
-	uint64_t at;
-
-	if (syscall(SYS_get_robust_list, tid, &head, &bytes))
-		return errno == ESRCH ? 0 : -errno; /* ended meanwhile */
-	at = (uintptr_t)head;
-	if (!at)
-		return 0;
-	keep_out->from = (at - TCB_BEFORE_BYTES) & ~(page - 1);
-	keep_out->to = (at + TCB_BEHIND_BYTES + page - 1) & ~(page - 1);
-	if (tid == getpid())
-		return 1;
-	maps->at = 0;
-	if (nupa_maps_find(maps, at, &vma) && vma.start < keep_out->from)
-		keep_out->from = vma.start;
-	return 1;
-}
-
-static int keep_outs_of_threads(struct nupa_maps *maps, int tasks, struct nupa_keep_out *keep_outs,
-				int n_max)
-{
-	_Alignas(struct dirent64) char buffer[4096];
-	int n = 0;
-
-	for (;;) {
-		long bytes = syscall(SYS_getdents64, tasks, buffer, sizeof(buffer));
-
-		if (bytes <= 0)
-			return bytes < 0 ? -errno : n;
-		for (long at = 0; at < bytes;) {
-			const struct dirent64 *entry = (const void *)(buffer + at);
-			int more;
-
-			at += entry->d_reclen;
-			if (entry->d_name[0] == '.')
-				continue;
-			if (n == n_max)
-				return -E2BIG;
-			more = keep_out_of(maps, (pid_t)atoi(entry->d_name), &keep_outs[n]);
-			if (more < 0)
-				return more;
-			n += more;
-		}
-	}
-}
-
-int nupa_keep_outs(struct nupa_keep_out *keep_outs, int n_max)
-{
-	uint64_t page = nupa_page_bytes();
-	uint64_t frame = (uintptr_t)__builtin_frame_address(0);
-	uint64_t error_word = (uintptr_t)&errno;
-	struct nupa_maps maps;
-	int tasks, n;
-
-	/* Memory that this thread itself writes while writers, and so it, are held off. */
-	keep_outs[0].from = (frame - FRAMES_BYTES) & ~(page - 1);
-	keep_outs[0].to = (frame + FRAMES_BYTES + page - 1) & ~(page - 1);
-	keep_outs[1].from = error_word & ~(page - 1);
-	keep_outs[1].to = keep_outs[1].from + page;
-	keep_outs[2] = nupa_swap_scratch();
-	tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (tasks < 0)
-		return -errno;
-	n = nupa_maps_open(&maps);
-	if (n == 0) {
-		n = keep_outs_of_threads(&maps, tasks, keep_outs + 3, n_max - 3);
-		nupa_maps_close(&maps);
-	}
-	close(tasks);
-	return n < 0 ? n : n + 3;
 }

@@ -203,6 +203,13 @@ static bool empty_home(const struct nupa_promoted *slot)
 	return all;
 }
 
+void nupa_promoted_unleave(struct nupa_promoted *slot)
+{
+	if (slot->left)
+		nupa_list_del(&slot->link);
+	slot->left = false;
+}
+
 bool nupa_promoted_free(struct nupa_promoted *slot)
 {
 	if (!nupa_memfd_punch(slot_start(slot), SLOT_BYTES))
@@ -266,5 +273,4 @@ void nupa_promoted_forget_in_child(void)
 {
 	memset(slots, 0, sizeof(slots));
 	memset(runs, 0, sizeof(runs));
-	nupa_promoted_forget_left_in_child();
 }
