@@ -7,7 +7,7 @@
 #include "bench_fabric.h"
 
 #include "region/region.h"
-#include "region/view.h"
+#include "region/view/view.h"
 
 #define SAMPLE_NS 200000u
 #define LINE_BYTES 64u

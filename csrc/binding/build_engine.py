@@ -41,7 +41,7 @@ HEADERS = (
     "capture/watch.h",
     "capture/watch_index.h",
     "capture/inject_frame.h",
-    "region/view.h",
+    "region/view/view.h",
     "cxl/hdm.h",
     "cxl/poison.h",
     "cxl/transact.h",

@@ -8,52 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOAD_TRIES 1000
-
 /* --- found ----------------------------------------------------------------------------- */
-
-static void tell(const struct nupa_region_body *body, struct nupa_region_info *out)
-{
-	*out = (struct nupa_region_info){
-		.id = body->id,
-		.bytes = body->bytes,
-		.host = body->host,
-		.pid = body->owner & 0x3fffff,
-		.slot = body->slot,
-		.coherence = body->coherence,
-		.ways = body->ways,
-		.granularity = body->granularity,
-		.published = body->published,
-		.orphan = body->orphan,
-		.home = body->home,
-	};
-	memcpy(out->tag, body->tag, sizeof(out->tag));
-	memcpy(out->share, body->share, sizeof(out->share));
-	memcpy(out->pieces, body->pieces, sizeof(out->pieces));
-}
-
-static int get(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
-	       struct nupa_region_info *out)
-{
-	struct nupa_region_body body;
-	uint64_t claim;
-	int rc = -EAGAIN;
-
-	for (int i = 0; i < LOAD_TRIES && rc == -EAGAIN; i++) {
-		rc = nupa_region_settled(fabric, t, index, &claim);
-		if (rc)
-			return rc;
-		if (NUPA_CLAIM_STATE(claim) != NUPA_REGION_LIVE &&
-		    NUPA_CLAIM_STATE(claim) != NUPA_REGION_REVOKED)
-			return -ENOENT;
-		rc = nupa_region_load(fabric, &t->rows[index], claim, &body);
-	}
-	if (rc)
-		return rc;
-	tell(&body, out);
-	out->state = NUPA_CLAIM_STATE(claim);
-	return 0;
-}
 
 uint32_t nupa_region_limit(struct nupa_fabric *fabric)
 {
@@ -70,24 +25,10 @@ int nupa_region_get(struct nupa_fabric *fabric, uint32_t index, struct nupa_regi
 	rc = nupa_regions(fabric, false, &t);
 	if (rc)
 		return rc;
-	rc = index < t.rows_limit ? get(fabric, &t, index, out) : -ENOENT;
+	rc = index < t.rows_limit ? nupa_region_get_in(fabric, &t, index, out) : -ENOENT;
 	if (!rc)
 		out->mapped = nupa_region_windows(fabric, &t, out->id);
 	return rc;
-}
-
-int nupa_region_find_in(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
-			struct nupa_region_info *out)
-{
-	const uint32_t index = (uint32_t)id & 0xffff;
-	/* It may have been made since t was read. */
-	const uint32_t limit = nupa_load_seq(&t->header->rows_limit);
-	int rc;
-
-	if (!id || index >= limit || index >= t->n_rows)
-		return -ESTALE;
-	rc = get(fabric, t, index, out);
-	return rc == -ENOENT || (!rc && out->id != id) ? -ESTALE : rc;
 }
 
 int nupa_region_find(struct nupa_fabric *fabric, uint64_t id, struct nupa_region_info *out)
@@ -186,7 +127,7 @@ static int end(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_
 		return rc;
 	}
 	(void)nupa_region_step(fabric, &t->rows[index], &claim, NUPA_REGION_LIVE);
-	tell(body, out);
+	nupa_region_tell(body, out);
 	out->state = NUPA_REGION_LIVE;
 	return 0;
 }
@@ -292,17 +233,4 @@ int nupa_region_publish(struct nupa_fabric *fabric, const struct nupa_region_inf
 	/* Stored before it is asked whose they are: who frees them asks for it afterwards. */
 	nupa_region_store(&t.rows[index], &body);
 	return end(fabric, &t, index, claim, &body, all_own(fabric, &body) ? 0 : -EPERM, out);
-}
-
-int nupa_region_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes)
-{
-	const struct nupa_superblock *sb = &fabric->geometry;
-
-	if (bytes == 0 || bytes > sb->pool_bytes || offset > sb->pool_bytes - bytes)
-		return -EINVAL;
-	for (uint64_t at = offset / sb->extent_bytes; at <= (offset + bytes - 1) / sb->extent_bytes;
-	     at++)
-		if (!nupa_load_relaxed(&fabric->extents[at]))
-			return -EINVAL;
-	return nupa_fabric_back(fabric, sb->pool_off + offset, bytes);
 }

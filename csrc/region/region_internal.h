@@ -41,14 +41,17 @@ bool nupa_region_sound(const struct nupa_fabric *fabric, const struct nupa_regio
  * REVOKED in *claim*.  -ESTALE; -EUCLEAN; -EAGAIN. */
 int nupa_region_hold(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
 		     struct nupa_region_body *body, uint64_t *claim);
-/* From *seen* to FREE: extents given back, the place clean.  False: another process does that. */
-bool nupa_region_finish(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
-			uint64_t seen);
 /* Waits while another process finishes it, until the memory is free or that process has died. */
 void nupa_region_await_end(const struct nupa_fabric *fabric, const struct nupa_region_row *row);
-/* region.c: as nupa_region_find, in a table. */
+/* As nupa_region_get and nupa_region_find, in a table. */
+int nupa_region_get_in(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
+		       struct nupa_region_info *out);
 int nupa_region_find_in(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
 			struct nupa_region_info *out);
+/* What a body says. */
+void nupa_region_tell(const struct nupa_region_body *body, struct nupa_region_info *out);
+/* The word of a region that is published over the extent; 0: there is none. */
+uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent);
 /* Tells all windows that a row has been revoked. */
 void nupa_region_announce(const struct nupa_regions *t);
 static inline bool nupa_region_shares(const struct nupa_region_body *body, uint32_t host)
@@ -75,11 +78,19 @@ bool nupa_region_window_owned(const struct nupa_fabric *fabric,
 uint32_t nupa_region_claimant(const struct nupa_fabric *fabric);
 /* Whether who has the claim is there; one of another kernel or pid namespace is. */
 bool nupa_region_claimant_alive(const struct nupa_fabric *fabric, uint64_t claim);
-/* The word of a region that is published over the extent; 0: there is none. */
-uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent);
-/* Frees regions of dead owners, or makes them orphans if others share them; ends windows of dead
- * processes. */
-void nupa_region_reap(struct nupa_fabric *fabric);
+
+/* --- extents: extents.c ------------------------------------------------------------------ */
+
+/* The word of an extent that a process has: of an attachment's slot and epoch, or of slot 0 and its
+ * pid. */
+#define NUPA_EXTENT_OWNER(slot, low) ((uint32_t)(slot) << 24 | ((uint32_t)(low)&0xffffff))
+#define NUPA_EXTENT_OWNER_SLOT(word) ((word) >> 24)
+#define NUPA_EXTENT_OWNER_LOW(word) ((word)&0xffffff)
+
+void nupa_extents_free(struct nupa_fabric *fabric, uint32_t first, uint32_t n);
+/* From *seen* to FREE: extents given back, the place clean.  False: another process does that. */
+bool nupa_region_finish(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
+			uint64_t seen);
 
 /* --- windows: region_map.c ----------------------------------------------------------------- */
 
@@ -113,6 +124,12 @@ int nupa_region_await(struct nupa_fabric *fabric, const struct nupa_regions *t,
 nupa_region_condition nupa_region_is_left;
 /* Takes back the windows of dead processes. */
 void nupa_region_reap_windows(struct nupa_fabric *fabric, const struct nupa_regions *t);
+
+/* --- death: region_reap.c ------------------------------------------------------------------ */
+
+/* Frees regions of dead owners, or makes them orphans if others share them; ends windows of dead
+ * processes. */
+void nupa_region_reap(struct nupa_fabric *fabric);
 
 /* --- quotas: region_quota.c ---------------------------------------------------------------- */
 

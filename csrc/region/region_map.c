@@ -17,6 +17,41 @@
 #define HANDLE(claim, index) ((NUPA_CLAIM_EPOCH(claim) & 0xfffff) << 12 | (index))
 _Static_assert(NUPA_REGION_MAPPINGS_MAX <= 1u << 12, "12 bits");
 
+static bool pass(const struct nupa_fabric *fabric, uint32_t port, uint32_t *downs)
+{
+	if (port >= fabric->geometry.n_ports)
+		return false;
+	/* The count first: a port that went down and up in between was counted before it was up. */
+	*downs += nupa_load_seq(&fabric->ports[port].link_downed);
+	return nupa_load_seq(&fabric->ports[port].state) == NUPA_PORT_ACTIVE;
+}
+
+bool nupa_region_linked(const struct nupa_fabric *fabric, uint32_t host, uint32_t home,
+			uint32_t *downs)
+{
+	const uint32_t n_hosts = fabric->geometry.n_hosts;
+	const struct nupa_route *route;
+	uint32_t port;
+	bool up;
+
+	*downs = 0;
+	if (host >= n_hosts || home >= n_hosts)
+		return false;
+	port = fabric->hosts[host].port;
+	up = pass(fabric, port, downs);
+	if (port >= fabric->geometry.n_ports ||
+	    !pass(fabric, nupa_load_relaxed(&fabric->ports[port].peer), downs))
+		up = false;
+	if (host == home)
+		return up;
+	/* Less the two at either end: the memory is at the switch, not beyond the link of *home*.
+	 */
+	route = &fabric->routes[(size_t)host * n_hosts + home];
+	for (uint32_t i = 2; i + 2 < route->hops && i < NUPA_HOPS_MAX; i++)
+		up = pass(fabric, route->port[i], downs) && up;
+	return up;
+}
+
 static bool step(struct nupa_fabric *fabric, struct nupa_region_mapping *mapping, uint64_t *seen,
 		 uint32_t state)
 {

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Owners of regions, and the end of regions whose owner died. */
+ * Owners of extents, regions and windows: who they are, and whether they are there. */
 #include "region/region_internal.h"
 
 #include <errno.h>
 #include <unistd.h>
 
-#define LOAD_TRIES 1000
+uint32_t nupa_pool_owner(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	uint64_t claim;
+
+	if (slot == 0)
+		return NUPA_EXTENT_OWNER(0, getpid());
+	claim = nupa_load_relaxed(&fabric->slots[slot].claim);
+	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
+	    NUPA_CLAIM_OWNER(claim) != nupa_fabric_owner(fabric))
+		return 0;
+	return NUPA_EXTENT_OWNER(slot, NUPA_CLAIM_EPOCH(claim));
+}
 
 int nupa_region_own(struct nupa_fabric *fabric, uint32_t slot, uint32_t pid,
 		    struct nupa_region_body *body)
@@ -100,115 +111,4 @@ bool nupa_region_window_owned(const struct nupa_fabric *fabric,
 bool nupa_region_claimant_alive(const struct nupa_fabric *fabric, uint64_t claim)
 {
 	return process_there(fabric, NUPA_CLAIM_OWNER(claim), 0);
-}
-
-/* --- published memory -------------------------------------------------------------------- */
-
-static bool covers(const struct nupa_superblock *sb, const struct nupa_region_body *body,
-		   uint32_t extent)
-{
-	const uint64_t from = (uint64_t)extent * sb->extent_bytes;
-	const uint64_t each = body->bytes / body->ways;
-
-	for (uint32_t i = 0; i < body->ways; i++)
-		if (body->pieces[i] < from + sb->extent_bytes && from < body->pieces[i] + each)
-			return true;
-	return false;
-}
-
-/* One that changes all the time is taken for one that does: memory is kept rather than given away.
- */
-static bool pins(struct nupa_fabric *fabric, struct nupa_region_row *row, uint32_t extent)
-{
-	struct nupa_region_body body;
-	int rc = -EAGAIN;
-
-	for (int i = 0; i < LOAD_TRIES && rc == -EAGAIN; i++) {
-		const uint64_t claim = nupa_load_seq(&row->claim);
-
-		if (NUPA_CLAIM_STATE(claim) == NUPA_REGION_FREE ||
-		    NUPA_CLAIM_STATE(claim) == NUPA_REGION_FREEING ||
-		    !nupa_load_relaxed(&row->body.published))
-			return false;
-		rc = nupa_region_load(fabric, row, claim, &body);
-	}
-	return rc ? rc == -EAGAIN : body.published && covers(&fabric->geometry, &body, extent);
-}
-
-uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent)
-{
-	struct nupa_regions t;
-
-	if (nupa_regions(fabric, false, &t))
-		return 0;
-	for (uint32_t i = 0; i < t.rows_limit; i++)
-		if (pins(fabric, &t.rows[i], extent))
-			return nupa_pool_region_word(i);
-	return 0;
-}
-
-/* --- death ------------------------------------------------------------------------------- */
-
-static void reap_live(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
-		      uint64_t claim)
-{
-	struct nupa_region_row *row = &t->rows[index];
-	struct nupa_region_body body;
-
-	if (nupa_region_load(fabric, row, claim, &body) || body.orphan ||
-	    nupa_region_owned(fabric, &body))
-		return;
-	if (!body.published && !nupa_region_exclusive(&body)) {
-		if (!nupa_region_step(fabric, row, &claim, NUPA_REGION_CHANGING))
-			return;
-		nupa_store_release(&row->body.orphan, 1);
-		(void)nupa_region_step(fabric, row, &claim, NUPA_REGION_LIVE);
-		return;
-	}
-	if (!nupa_region_step(fabric, row, &claim, NUPA_REGION_REVOKED))
-		return;
-	nupa_region_announce(t);
-	if (!nupa_region_windows(fabric, t, body.id))
-		(void)nupa_region_finish(fabric, t, index, claim);
-}
-
-static void reap_row(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index)
-{
-	struct nupa_region_row *row = &t->rows[index];
-	uint64_t claim = nupa_load_acquire(&row->claim);
-
-	switch (NUPA_CLAIM_STATE(claim)) {
-	case NUPA_REGION_CHANGING:
-		if (!nupa_region_claimant_alive(fabric, claim) &&
-		    nupa_region_step(fabric, row, &claim, NUPA_REGION_LIVE))
-			reap_live(fabric, t, index, claim);
-		break;
-	case NUPA_REGION_LIVE:
-		reap_live(fabric, t, index, claim);
-		break;
-	case NUPA_REGION_MAKING:
-	case NUPA_REGION_FREEING:
-		if (!nupa_region_claimant_alive(fabric, claim))
-			(void)nupa_region_finish(fabric, t, index, claim);
-		else /* its memory is what is wanted, perhaps */
-			nupa_region_await_end(fabric, row);
-		break;
-	case NUPA_REGION_REVOKED:
-		if (!nupa_region_windows(fabric, t, nupa_load_relaxed(&row->body.id)))
-			(void)nupa_region_finish(fabric, t, index, claim);
-		break;
-	default:
-		break;
-	}
-}
-
-void nupa_region_reap(struct nupa_fabric *fabric)
-{
-	struct nupa_regions t;
-
-	if (nupa_regions(fabric, false, &t))
-		return;
-	nupa_region_reap_windows(fabric, &t);
-	for (uint32_t i = 0; i < t.rows_limit; i++)
-		reap_row(fabric, &t, i);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Rows of the table of regions: found, claimed, read whole, checked, and given back. */
+ * Rows of the table of regions: claimed, read whole, checked, and found. */
 #include "segment/geometry.h"
 #include "region/region_internal.h"
 
@@ -13,6 +13,7 @@
 
 /* A change takes microseconds; who makes it may be without a core for long. */
 #define SETTLE_TRIES 20000
+#define LOAD_TRIES 1000
 #define GRANULARITY_BYTES_MIN 64u
 
 static uint32_t at_most(uint32_t value, uint32_t most)
@@ -181,24 +182,108 @@ bool nupa_region_sound(const struct nupa_fabric *fabric, const struct nupa_regio
 	       sound_pieces(sb, body);
 }
 
-/* --- ends ------------------------------------------------------------------------------ */
+/* --- found --------------------------------------------------------------------------- */
 
-bool nupa_region_finish(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
-			uint64_t seen)
+void nupa_region_tell(const struct nupa_region_body *body, struct nupa_region_info *out)
 {
-	static const struct nupa_region_body none;
-	struct nupa_region_row *row = &t->rows[index];
-	/* Of one that was being made it does not say so yet. */
-	const bool making = NUPA_CLAIM_STATE(seen) == NUPA_REGION_MAKING;
+	*out = (struct nupa_region_info){
+		.id = body->id,
+		.bytes = body->bytes,
+		.host = body->host,
+		.pid = body->owner & 0x3fffff,
+		.slot = body->slot,
+		.coherence = body->coherence,
+		.ways = body->ways,
+		.granularity = body->granularity,
+		.published = body->published,
+		.orphan = body->orphan,
+		.home = body->home,
+	};
+	memcpy(out->tag, body->tag, sizeof(out->tag));
+	memcpy(out->share, body->share, sizeof(out->share));
+	memcpy(out->pieces, body->pieces, sizeof(out->pieces));
+}
 
-	if (!nupa_region_step(fabric, row, &seen, NUPA_REGION_FREEING))
-		return false;
-	nupa_pool_drop(fabric, nupa_pool_region_word(index),
-		       making || nupa_load_relaxed(&row->body.published));
-	nupa_region_store(row, &none);
-	nupa_store_release(&row->charge, 0);
-	/* Cannot fail: it is ours. */
-	return nupa_region_step(fabric, row, &seen, NUPA_REGION_FREE);
+int nupa_region_get_in(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
+		       struct nupa_region_info *out)
+{
+	struct nupa_region_body body;
+	uint64_t claim;
+	int rc = -EAGAIN;
+
+	for (int i = 0; i < LOAD_TRIES && rc == -EAGAIN; i++) {
+		rc = nupa_region_settled(fabric, t, index, &claim);
+		if (rc)
+			return rc;
+		if (NUPA_CLAIM_STATE(claim) != NUPA_REGION_LIVE &&
+		    NUPA_CLAIM_STATE(claim) != NUPA_REGION_REVOKED)
+			return -ENOENT;
+		rc = nupa_region_load(fabric, &t->rows[index], claim, &body);
+	}
+	if (rc)
+		return rc;
+	nupa_region_tell(&body, out);
+	out->state = NUPA_CLAIM_STATE(claim);
+	return 0;
+}
+
+int nupa_region_find_in(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
+			struct nupa_region_info *out)
+{
+	const uint32_t index = (uint32_t)id & 0xffff;
+	/* It may have been made since t was read. */
+	const uint32_t limit = nupa_load_seq(&t->header->rows_limit);
+	int rc;
+
+	if (!id || index >= limit || index >= t->n_rows)
+		return -ESTALE;
+	rc = nupa_region_get_in(fabric, t, index, out);
+	return rc == -ENOENT || (!rc && out->id != id) ? -ESTALE : rc;
+}
+
+/* --- published memory -------------------------------------------------------------------- */
+
+static bool covers(const struct nupa_superblock *sb, const struct nupa_region_body *body,
+		   uint32_t extent)
+{
+	const uint64_t from = (uint64_t)extent * sb->extent_bytes;
+	const uint64_t each = body->bytes / body->ways;
+
+	for (uint32_t i = 0; i < body->ways; i++)
+		if (body->pieces[i] < from + sb->extent_bytes && from < body->pieces[i] + each)
+			return true;
+	return false;
+}
+
+/* One that changes all the time is taken for one that does: memory is kept rather than given away.
+ */
+static bool pins(struct nupa_fabric *fabric, struct nupa_region_row *row, uint32_t extent)
+{
+	struct nupa_region_body body;
+	int rc = -EAGAIN;
+
+	for (int i = 0; i < LOAD_TRIES && rc == -EAGAIN; i++) {
+		const uint64_t claim = nupa_load_seq(&row->claim);
+
+		if (NUPA_CLAIM_STATE(claim) == NUPA_REGION_FREE ||
+		    NUPA_CLAIM_STATE(claim) == NUPA_REGION_FREEING ||
+		    !nupa_load_relaxed(&row->body.published))
+			return false;
+		rc = nupa_region_load(fabric, row, claim, &body);
+	}
+	return rc ? rc == -EAGAIN : body.published && covers(&fabric->geometry, &body, extent);
+}
+
+uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent)
+{
+	struct nupa_regions t;
+
+	if (nupa_regions(fabric, false, &t))
+		return 0;
+	for (uint32_t i = 0; i < t.rows_limit; i++)
+		if (pins(fabric, &t.rows[i], extent))
+			return nupa_pool_region_word(i);
+	return 0;
 }
 
 void nupa_region_await_end(const struct nupa_fabric *fabric, const struct nupa_region_row *row)

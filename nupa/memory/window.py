@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Windows: memory that hosts share, mapped in this process (csrc/region/view.h)."""
+"""Windows: memory that hosts share, mapped in this process (csrc/region/view/view.h)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
  * Views of files: their bytes are where the plan says, and plans that are none are refused. */
 #include "tests/support/runner.h"
 #include "tests/support/viewed.h"
-#include "region/view_internal.h"
+#include "region/view/view_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "tests/support/end.h"
 #include "region/region.h"
-#include "region/view.h"
+#include "region/view/view.h"
 
 #define PAGE UINT64_C(4096)
 #define REGION_BYTES (16 * PAGE) /* all of the pool: whoever comes next has the same memory */

@@ -6,7 +6,7 @@
  * store to different lines lose nothing.  Words are copied whole, in order, so that a program that
  * flushes data before a flag publishes them as it would with hardware. */
 #include "base/atomics.h"
-#include "region/view_internal.h"
+#include "region/view/view_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Views made and ended: of a file, of pool memory, of a region. */
-#include "region/view.h"
+#include "region/view/view.h"
 
 #include "base/atomics.h"
 #include "segment/backing.h"
 #include "region/region.h"
 #include "segment/segment_internal.h"
-#include "region/view_internal.h"
+#include "region/view/view_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * The mappings of views: pieces of a file in turns at neighbouring addresses, and what is put over
  * them when they are lost. */
 #include "base/atomics.h"
-#include "region/view_internal.h"
+#include "region/view/view_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * sleeps until a region is revoked or a port's state is set.  The child of a fork has no views. */
 #include "base/atomics.h"
 #include "region/region.h"
-#include "region/view_internal.h"
+#include "region/view/view_internal.h"
 
 #include <errno.h>
 #include <limits.h>

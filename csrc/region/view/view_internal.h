@@ -3,7 +3,7 @@
 #ifndef NUPA_VIEW_INTERNAL_H
 #define NUPA_VIEW_INTERNAL_H
 
-#include "region/view.h"
+#include "region/view/view.h"
 
 #include <pthread.h>
 
