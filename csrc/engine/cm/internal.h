@@ -30,8 +30,8 @@
 #define NUPA_CM_INTERNAL_H
 
 #include "engine/cm/cm.h"
-#include "engine/queue/queue.h"
 #include "engine/cm/hooks.h"
+#include "engine/trace/publish.h"
 
 /* The states of the kernel's cma.c and cm.c in one: the event that an id waits for. */
 enum cm_state {
@@ -209,7 +209,7 @@ struct nupa_cm {
 	uint64_t owing[NUPA_SLOTS_MAX / 64];  /* a bit for each slot to which a message is owed */
 };
 
-/* id.c */
+/* table.c */
 /* Connection management of an attachment, made at first use; NULL: no memory. */
 struct nupa_cm *cm_of(struct nupa_engine *engine);
 int cm_id_new(struct nupa_engine *engine, struct nupa_cm_id **id);
@@ -285,6 +285,8 @@ void cm_send_id(struct nupa_cm_id *id, enum cm_message message, uint8_t reason,
 void cm_send_again(struct nupa_cm_id *id);
 /* The peer is gone: drops the messages owed to it. */
 void cm_forget_owed(struct nupa_engine *engine, const struct nupa_channel *channel);
+/* Sends what there is room for now. */
+void cm_flush_owed(struct nupa_engine *engine);
 void cm_wire_of(const struct nupa_cm_id *id, struct cm_wire *wire);
 
 /* connect.c */
@@ -303,7 +305,7 @@ void cm_answer_unknown(struct nupa_engine *engine, struct nupa_channel *channel,
 void cm_leave_remnant(struct nupa_cm_id *id);
 void cm_free_remnant(struct nupa_cm_id *remnant);
 
-/* time.c */
+/* wait.c */
 void cm_timer_at(struct nupa_engine *engine, uint64_t at_ns);
 void cm_timewait(struct nupa_cm_id *id);
 /* An MRA came: the answer takes long. */
@@ -311,6 +313,8 @@ void cm_extend(struct nupa_cm_id *id);
 /* A remnant that only answers. */
 void cm_linger(struct nupa_cm_id *remnant);
 void cm_wait(struct nupa_cm_id *id, enum cm_state state);
+/* For the answer to a repetition. */
+void cm_wait_again(struct nupa_cm_id *id);
 void cm_stop_waiting(struct nupa_cm_id *id);
 
 /* qp.c */

@@ -160,7 +160,7 @@ void cm_forget_owed(struct nupa_engine *engine, const struct nupa_channel *chann
 	cm->owing[channel->peer / 64] &= ~(UINT64_C(1) << channel->peer % 64);
 }
 
-static void flush_owed(struct nupa_engine *engine)
+void cm_flush_owed(struct nupa_engine *engine)
 {
 	struct nupa_cm *cm = engine->cm;
 	struct nupa_list *last = cm->owed.prev, *at = cm->owed.next;
@@ -180,25 +180,5 @@ static void flush_owed(struct nupa_engine *engine)
 			owe(engine, owed);
 		else
 			free_owed(engine, owed);
-	}
-}
-
-void nupa_cm_flush(struct nupa_engine *engine)
-{
-	struct nupa_cm *cm = engine->cm;
-	struct nupa_list *at;
-
-	if (!cm)
-		return;
-	flush_owed(engine);
-	if (!cm->unsent)
-		return;
-	at = cm->waiting.next;
-	while (at != &cm->waiting) {
-		struct nupa_cm_id *id = container_of(at, struct nupa_cm_id, wait);
-
-		at = at->next;
-		if (id->unsent)
-			cm_request(id);
 	}
 }

@@ -5,74 +5,6 @@
  *       that is stopped uses up no repetitions. */
 #include "engine/cm/internal.h"
 
-#define RESPONSE_NS (UINT64_C(4096) << CM_RESPONSE_TIMEOUT)
-/* Also how long a peer may repeat a request: 16 times the above. */
-#define SERVICE_NS (UINT64_C(4096) << CM_SERVICE_TIMEOUT)
-_Static_assert(SERVICE_NS >= (CM_RETRIES + 1) * RESPONSE_NS, "a remnant outlives repetitions");
-/* As cm.c waits after a disconnection, for a packet life time of 16: 4.096 us * 2^17. */
-#define TIMEWAIT_NS (UINT64_C(4096) << 17)
-
-/* --- waiting ------------------------------------------------------------------------- */
-
-void cm_stop_waiting(struct nupa_cm_id *id)
-{
-	nupa_list_del(&id->wait);
-	if (id->unsent)
-		id->engine->cm->unsent--;
-	id->unsent = false;
-}
-
-void cm_timer_at(struct nupa_engine *engine, uint64_t at_ns)
-{
-	const uint64_t next_ns = nupa_load_relaxed(&engine->cm_timer_ns);
-
-	if (!next_ns || at_ns < next_ns)
-		nupa_store_relaxed(&engine->cm_timer_ns, at_ns);
-}
-
-/* The port thread may sleep until a later time than the new one. */
-static void wait_on(struct nupa_cm_id *id, struct nupa_list *list, uint64_t ns)
-{
-	bool first = nupa_list_empty(list);
-
-	nupa_list_del(&id->wait);
-	id->deadline_ns = id->engine->now_ns() + ns;
-	nupa_list_add(list, &id->wait);
-	cm_timer_at(id->engine, id->deadline_ns);
-	if (first)
-		nupa_port_wake(id->engine);
-}
-
-void cm_wait(struct nupa_cm_id *id, enum cm_state state)
-{
-	id->state = state;
-	id->sent.tries = CM_RETRIES;
-	id->sent.extended = false;
-	wait_on(id, &id->engine->cm->waiting, RESPONSE_NS);
-}
-
-void cm_extend(struct nupa_cm_id *id)
-{
-	if (id->sent.extended) /* once for each repetition: MRAs do not keep an id for ever */
-		return;
-	id->sent.extended = true;
-	wait_on(id, &id->engine->cm->extended, SERVICE_NS);
-}
-
-void cm_linger(struct nupa_cm_id *remnant)
-{
-	remnant->state = CM_CLOSED;
-	wait_on(remnant, &remnant->engine->cm->extended, SERVICE_NS);
-}
-
-void cm_timewait(struct nupa_cm_id *id)
-{
-	id->state = CM_TIMEWAIT;
-	wait_on(id, &id->engine->cm->timewait, TIMEWAIT_NS);
-}
-
-/* --- time and death ------------------------------------------------------------------ */
-
 static uint64_t earlier(uint64_t ns, const struct nupa_list *waiting)
 {
 	uint64_t first_ns;
@@ -121,7 +53,7 @@ static bool repeat(struct nupa_cm_id *id)
 		if (!id->unsent)
 			cm_send_again(id);
 	}
-	wait_on(id, &id->engine->cm->waiting, RESPONSE_NS);
+	cm_wait_again(id);
 	return true;
 }
 
@@ -190,6 +122,26 @@ static void expire_list(struct nupa_list *list, uint64_t now_ns)
 				continue;
 		}
 		expire(id);
+	}
+}
+
+void nupa_cm_flush(struct nupa_engine *engine)
+{
+	struct nupa_cm *cm = engine->cm;
+	struct nupa_list *at;
+
+	if (!cm)
+		return;
+	cm_flush_owed(engine);
+	if (!cm->unsent)
+		return;
+	at = cm->waiting.next;
+	while (at != &cm->waiting) {
+		struct nupa_cm_id *id = container_of(at, struct nupa_cm_id, wait);
+
+		at = at->next;
+		if (id->unsent)
+			cm_request(id);
 	}
 }
 

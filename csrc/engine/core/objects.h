@@ -287,7 +287,7 @@ struct nupa_builder {
 	struct nupa_wqe *wqe; /* it; NULL: none yet */
 };
 
-/* The XRC part of a QP (xrc.c), or of a handle of one (xrcd.c). */
+/* The XRC part of a QP (xrc.c), or of a handle of one (qp_open.c). */
 struct nupa_qp_xrc {
 	struct nupa_xrcd *xrcd; /* target */
 	uint32_t srqn;          /* of the request being sent */

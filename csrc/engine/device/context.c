@@ -15,13 +15,6 @@ static void close_fds(const struct nupa_context *context)
 		close(context->ibv.context.async_fd);
 }
 
-void nupa_context_free(struct nupa_context *context)
-{
-	pthread_mutex_destroy(&context->events_mutex);
-	pthread_cond_destroy(&context->events_acked);
-	free(context);
-}
-
 static struct nupa_context *context_new(struct nupa_engine *engine)
 {
 	struct nupa_context *context = calloc(1, sizeof(*context));

@@ -1,96 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Attachments and what keeps them going: the port, progress, deaths; devices and contexts. */
+ * Devices and contexts: what a program opens, each on an attachment. */
 #ifndef NUPA_DEVICE_H
 #define NUPA_DEVICE_H
 
-#include "engine/queue/queue.h"
+#include "engine/attachment/attachment.h"
 
-/* attach.c */
-extern struct nupa_engine *nupa_engines; /* of this process; changes under the registry's lock */
-extern uint32_t nupa_engines_readers;    /* threads that walk the list without it */
-void nupa_registry_lock(void);
-void nupa_registry_unlock(void);
-void nupa_registry_init(void);
-void nupa_device_list_forget(void);
+/* device_list.c */
 /* The device of an imported context: the one of the list, which it becomes where that is empty. */
 struct ibv_device *nupa_device_adopt(struct nupa_fabric *fabric, uint32_t host);
-uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live attachments */
 
-/* With the registry's lock: the attachment to a host, which is made if need be; nupa_open_host has
- * the arguments.  Gives it back: the last one leaves the fabric. */
-struct nupa_engine *nupa_engine_get(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
-				    char *why, size_t why_bytes);
-void nupa_engine_put(struct nupa_engine *engine);
-/* context.c */
-void nupa_context_free(struct nupa_context *context);
-
-/* An attachment of its own, in which no device is opened, and its end. */
-struct nupa_engine *nupa_engine_attach(struct nupa_fabric *fabric, uint32_t host, char *why,
-				       size_t why_bytes);
-void nupa_engine_detach(struct nupa_engine *engine);
-
-/* leave.c: sends what is owed, tells the partners, frees the slot. */
-void nupa_engine_leave(struct nupa_engine *engine);
-
-/* fork.c: from now on forks are noticed, and counted in nupa_forks. */
-void nupa_fork_prepare(void);
-
-/* life.c */
-int nupa_life_open(struct nupa_engine *engine);   /* 0 or -errno */
-void nupa_life_begin(struct nupa_engine *engine); /* in the thread that answers for the process */
-void nupa_life_end(struct nupa_engine *engine);   /* in the same */
-void nupa_life_await(const struct nupa_engine *engine); /* until it has begun */
-bool nupa_life_watch(struct nupa_engine *engine, struct nupa_channel *channel);
-
-/* port.c */
-int nupa_port_start(struct nupa_engine *engine);
-void nupa_port_stop(struct nupa_engine *engine);
-void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel);
-
-/* look.c: with the lock; SOFTWARE: sees what others have changed, if the last look is old. */
-void nupa_engine_look(struct nupa_engine *engine, uint64_t now_ns);
-
-/* Shows what others look at now and then: counters, the heartbeat. */
-void nupa_engine_show(const struct nupa_engine *engine);
-
-/* progress.c: runs the engine once; returns how many messages were handled. */
-uint32_t nupa_engine_progress(struct nupa_engine *engine);
-/* Takes up to *budget* messages from one channel; how many. */
-uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
-			   uint32_t budget);
-/* Has one message handled; false: nonsense. */
-bool nupa_engine_dispatch(struct nupa_engine *engine, struct nupa_channel *channel,
-			  struct nupa_msg *msg, const uint8_t *payload);
-/* The other attachments of this process, which one polling thread drives along. */
-void nupa_engine_progress_siblings(struct nupa_engine *engine);
-void nupa_engine_flush(struct nupa_engine *engine); /* acks that are due */
-bool nupa_engine_owes(const struct nupa_engine *engine);
-bool nupa_engine_rings_ready(const struct nupa_engine *engine);
-
-static inline bool nupa_engine_lines_ready(const struct nupa_engine *engine)
-{
-	for (uint32_t i = 0; i < engine->n_channels; i++)
-		if (nupa_channel_ready(engine->open[i]))
-			return true;
-	return false;
-}
-
-uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine);
+/* card.c: the contents of a context's command descriptor, which its reader does not trust. */
+struct nupa_card {
+	uint64_t magic;
+	uint64_t generation;
+	uint32_t pid, fabric_fd; /* the exporter's: for a fabric without a path */
+	uint32_t slot, epoch, host, mover;
+	char path[256];
+};
+int nupa_context_cmd_fd(const struct nupa_engine *engine);
+int nupa_card_read(int fd, struct nupa_card *card); /* 0 or EINVAL */
 
 /* poll.c: an empty poll runs the engine. */
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq);
 
-/* death.c */
-void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel);
-void nupa_channel_sweep(struct nupa_engine *engine);
-/* Others took us for dead and gave our slot away: what is stored from now on stays here. */
-void nupa_engine_fence(struct nupa_engine *engine);
-
 /* device.c */
 extern const struct ibv_device_attr nupa_device_attr;
-
-/* import.c */
-int nupa_context_cmd_fd(const struct nupa_engine *engine);
 
 /* ops.c */
 void nupa_fill_ops(struct verbs_context *context);

@@ -9,14 +9,6 @@
 #include <stdlib.h>
 #include <sys/file.h>
 
-static struct {
-	pthread_mutex_t mutex;
-	struct nupa_fabric *fabric;
-	struct ibv_device device;
-	uint32_t host;
-	enum nupa_mover mover;
-} env = { .mutex = PTHREAD_MUTEX_INITIALIZER };
-
 static int find_host(const struct nupa_fabric *fabric, const char *name)
 {
 	int host = nupa_host_of_name(fabric, name);
@@ -44,16 +36,18 @@ static int find_mover(const char *name)
 
 static void set_env(struct nupa_fabric *fabric, uint32_t host)
 {
-	env.host = host;
-	env.device.node_type = IBV_NODE_CA;
-	env.device.transport_type = IBV_TRANSPORT_IB;
-	snprintf(env.device.name, sizeof(env.device.name), "nupa_rdma0");
-	snprintf(env.device.dev_name, sizeof(env.device.dev_name), "uverbs0");
-	snprintf(env.device.dev_path, sizeof(env.device.dev_path),
+	nupa_named_device.host = host;
+	nupa_named_device.device.node_type = IBV_NODE_CA;
+	nupa_named_device.device.transport_type = IBV_TRANSPORT_IB;
+	snprintf(nupa_named_device.device.name, sizeof(nupa_named_device.device.name),
+		 "nupa_rdma0");
+	snprintf(nupa_named_device.device.dev_name, sizeof(nupa_named_device.device.dev_name),
+		 "uverbs0");
+	snprintf(nupa_named_device.device.dev_path, sizeof(nupa_named_device.device.dev_path),
 		 "/sys/class/infiniband_verbs/uverbs0");
-	snprintf(env.device.ibdev_path, sizeof(env.device.ibdev_path),
+	snprintf(nupa_named_device.device.ibdev_path, sizeof(nupa_named_device.device.ibdev_path),
 		 "/sys/class/infiniband/nupa_rdma0");
-	env.fabric = fabric;
+	nupa_named_device.fabric = fabric;
 }
 
 /* Opens the fabric at first use; 0 or -errno.  *present says whether there is one at all. */
@@ -66,13 +60,13 @@ static int open_env(bool *present)
 	char why[512];
 	int error, found;
 
-	*present = env.fabric || (path && *path);
-	if (env.fabric || !*present)
+	*present = nupa_named_device.fabric || (path && *path);
+	if (nupa_named_device.fabric || !*present)
 		return 0;
 	found = find_mover(mover ? mover : "");
 	if (found < 0)
 		return found;
-	env.mover = (enum nupa_mover)found;
+	nupa_named_device.mover = (enum nupa_mover)found;
 	error = nupa_fabric_open(path, &fabric, why, sizeof(why));
 	if (error) {
 		nupa_hint("%s", why);
@@ -102,11 +96,11 @@ struct ibv_device **nupa_get_device_list(int *num_devices)
 
 	if (!list)
 		return NULL;
-	pthread_mutex_lock(&env.mutex);
+	pthread_mutex_lock(&nupa_named_device.mutex);
 	error = open_env(&present);
 	if (!error && present)
-		list[0] = &env.device;
-	pthread_mutex_unlock(&env.mutex);
+		list[0] = &nupa_named_device.device;
+	pthread_mutex_unlock(&nupa_named_device.mutex);
 	if (error) {
 		free(list);
 		errno = -error;
@@ -121,18 +115,11 @@ struct ibv_device *nupa_device_adopt(struct nupa_fabric *fabric, uint32_t host)
 {
 	bool present;
 
-	pthread_mutex_lock(&env.mutex);
+	pthread_mutex_lock(&nupa_named_device.mutex);
 	if (open_env(&present) || !present)
 		set_env(nupa_fabric_get(fabric), host);
-	pthread_mutex_unlock(&env.mutex);
-	return &env.device;
-}
-
-/* In a child process: the mappings are pictures of the parent's. */
-void nupa_device_list_forget(void)
-{
-	pthread_mutex_init(&env.mutex, NULL);
-	env.fabric = NULL;
+	pthread_mutex_unlock(&nupa_named_device.mutex);
+	return &nupa_named_device.device;
 }
 
 void nupa_free_device_list(struct ibv_device **list)
@@ -148,7 +135,7 @@ const char *nupa_get_device_name(struct ibv_device *device)
 uint64_t nupa_get_device_guid(struct ibv_device *device)
 {
 	(void)device; /* there is but one */
-	return nupa_host_guid_be(env.fabric, env.host);
+	return nupa_host_guid_be(nupa_named_device.fabric, nupa_named_device.host);
 }
 
 int nupa_get_device_index(struct ibv_device *device)
@@ -161,7 +148,8 @@ struct ibv_context *nupa_open_device(struct ibv_device *device)
 {
 	char why[512];
 	struct ibv_context *context =
-	    nupa_open_host(env.fabric, (int)env.host, env.mover, why, sizeof(why));
+	    nupa_open_host(nupa_named_device.fabric, (int)nupa_named_device.host,
+			   nupa_named_device.mover, why, sizeof(why));
 
 	if (context)
 		context->device = device;

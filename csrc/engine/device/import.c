@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Sharing a context, its PDs and its memory (man ibv_import_device).
  *
- * A context's command descriptor is a sealed memfd that names its attachment.  In the same process
+ * A context's command descriptor (card.c) names its attachment.  In the same process
  * an imported context is one more context of that attachment, and imported objects are more handles
  * of its objects.  Another process attaches on its own to the same host: there a PD is the same
  * number, and a region is the same memory where that is the fabric's pool.  Private memory of the
@@ -10,48 +10,10 @@
 #include "engine/device/device.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-#define CARD_MAGIC UINT64_C(0x314443415055504e) /* "NPUPACD1" */
-
-/* The contents of the descriptor, which its reader does not trust. */
-struct card {
-	uint64_t magic;
-	uint64_t generation;
-	uint32_t pid, fabric_fd; /* the exporter's: for a fabric without a path */
-	uint32_t slot, epoch, host, mover;
-	char path[256];
-};
-
-int nupa_context_cmd_fd(const struct nupa_engine *engine)
-{
-	struct card card = {
-		.magic = CARD_MAGIC,
-		.generation = engine->fabric->geometry.generation,
-		.pid = (uint32_t)getpid(),
-		.fabric_fd = (uint32_t)engine->fabric->fd,
-		.slot = engine->slot_index,
-		.epoch = engine->epoch,
-		.host = engine->host,
-		.mover = engine->forced_mover,
-	};
-	int fd = memfd_create("nupa-context", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	if (fd < 0)
-		return -1;
-	memcpy(card.path, engine->fabric->path, sizeof(card.path));
-	if (pwrite(fd, &card, sizeof(card), 0) != (ssize_t)sizeof(card) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
 
 /* Where this process is attached already, or NULL. */
 static struct nupa_fabric *known_fabric(uint64_t generation)
@@ -66,7 +28,7 @@ static struct nupa_fabric *known_fabric(uint64_t generation)
 	return fabric;
 }
 
-static int open_fabric(const struct card *card, struct nupa_fabric **fabric, char *why,
+static int open_fabric(const struct nupa_card *card, struct nupa_fabric **fabric, char *why,
 		       size_t why_bytes)
 {
 	char proc[64];
@@ -91,25 +53,15 @@ static int open_fabric(const struct card *card, struct nupa_fabric **fabric, cha
 	return error;
 }
 
-static int read_card(int fd, struct card *card)
-{
-	if (pread(fd, card, sizeof(*card), 0) != (ssize_t)sizeof(*card) ||
-	    card->magic != CARD_MAGIC || !memchr(card->path, 0, sizeof(card->path)) ||
-	    card->host >= NUPA_HOSTS_MAX || card->slot == 0 || card->slot >= NUPA_SLOTS_MAX ||
-	    card->mover > NUPA_MOVER_RELAY)
-		return EINVAL;
-	return 0;
-}
-
 /* Takes the descriptor over, if it succeeds. */
 struct ibv_context *nupa_import_device(int cmd_fd)
 {
 	struct nupa_fabric *fabric;
 	struct nupa_context *context;
 	struct ibv_context *ibv;
-	struct card card;
+	struct nupa_card card;
 	char why[512];
-	int error = read_card(cmd_fd, &card);
+	int error = nupa_card_read(cmd_fd, &card);
 
 	if (!error)
 		error = -open_fabric(&card, &fabric, why, sizeof(why));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Polling completion queues, and waiting for their events: the program's thread runs the engine. */
 #include "engine/device/device.h"
-#include "engine/transport/backlog.h"
 
 #include <sched.h>
 

@@ -20,6 +20,17 @@ bool nupa_fault_lasts(const struct nupa_fault_entry *entry, uint64_t now_ns)
 	return !nupa_load_acquire(&entry->ended) && now_ns < nupa_fault_end_ns(entry);
 }
 
+bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++) {
+		const struct nupa_fault_entry *entry = &engine->fabric->sb->faults[i];
+
+		if (nupa_load_acquire(&entry->id) == id)
+			return nupa_fault_lasts(entry, now_ns);
+	}
+	return false;
+}
+
 void nupa_fault_announce(struct nupa_fabric *fabric)
 {
 	nupa_fetch_add_seq(&fabric->sb->fault_epoch, 1);

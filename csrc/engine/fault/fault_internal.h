@@ -4,22 +4,19 @@
 #define NUPA_FAULT_INTERNAL_H
 
 #include "engine/fault/fault.h"
-#include "engine/queue/queue.h"
+#include "engine/transport/transport.h"
 
 /* --- fault.c: the table -------------------------------------------------------------- */
 
 /* When a fault is over: by its time, or, its hits used up, when the last one's effect is. */
 uint64_t nupa_fault_end_ns(const struct nupa_fault_entry *entry);
 bool nupa_fault_lasts(const struct nupa_fault_entry *entry, uint64_t now_ns);
+/* Whether the fault is still in the table, and lasts. */
+bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t now_ns);
 /* Tells all attachments that the table has changed. */
 void nupa_fault_announce(struct nupa_fabric *fabric);
 /* Brings the port of a flap up, if it is time and no other process does it. */
 bool nupa_fault_heal(struct nupa_fabric *fabric, struct nupa_fault_entry *entry, uint64_t now_ns);
-
-/* --- fault_view.c: an attachment's view of it ---------------------------------------- */
-
-/* Whether the fault is still in the table, and lasts. */
-bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t now_ns);
 
 /* --- fault_judge.c: what becomes of a message ---------------------------------------- */
 

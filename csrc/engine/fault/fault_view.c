@@ -13,17 +13,6 @@
 /* How often a peer is asked whether it goes by the table. */
 #define PEER_POLL_NS 100000u
 
-bool nupa_fault_is_on(const struct nupa_engine *engine, uint32_t id, uint64_t now_ns)
-{
-	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++) {
-		const struct nupa_fault_entry *entry = &engine->fabric->sb->faults[i];
-
-		if (nupa_load_acquire(&entry->id) == id)
-			return nupa_fault_lasts(entry, now_ns);
-	}
-	return false;
-}
-
 /* --- the table ----------------------------------------------------------------------- */
 
 /* I5 of layout.h: each field once, and checked. */

@@ -4,7 +4,7 @@
 #define NUPA_INJECT_ENGINE_H
 
 #include "engine/inject/inject.h"
-#include "engine/queue/queue.h"
+#include "engine/transport/transport.h"
 
 #include <pthread.h>
 

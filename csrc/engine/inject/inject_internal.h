@@ -8,6 +8,15 @@
 /* An opcode is a service and an operation (IBTA table 38, A19). */
 #define OPCODE_SERVICE 0xe0u
 #define OPCODE_OPERATION 0x1fu
+#define OPCODE_CNP 0x81u
+
+enum {
+	SERVICE_RC = 0x00,
+	SERVICE_UC = 0x20,
+	SERVICE_RD = 0x40,
+	SERVICE_UD = 0x60,
+	SERVICE_XRC = 0xa0,
+};
 
 enum nupa_operation {
 	OPERATION_SEND_FIRST,
@@ -51,7 +60,7 @@ static inline enum nupa_operation nupa_operation_of(const struct nupa_inject_pac
 	return packet->opcode & OPCODE_OPERATION;
 }
 
-/* inject_judge.c: whether the service has the operation; a packet of another is only payload. */
+/* inject_opcodes.c: whether the service has the operation; a packet of another is only payload. */
 bool nupa_inject_knows(uint8_t opcode);
 /* Whether a packet with this opcode, which is known, carries a payload. */
 bool nupa_inject_carries(uint8_t opcode);

@@ -7,48 +7,6 @@
 
 #include <endian.h>
 
-enum {
-	SERVICE_RC = 0x00,
-	SERVICE_UC = 0x20,
-	SERVICE_RD = 0x40,
-	SERVICE_UD = 0x60,
-	SERVICE_XRC = 0xa0,
-};
-#define OPCODE_CNP 0x81u
-
-/* --- opcodes: IBTA table 38, A14, A19 ------------------------------------------------- */
-
-#define BIT(operation) (1u << OPERATION_##operation)
-#define SENDS_AND_WRITES (BIT(READ) - 1)
-#define READS_AND_ATOMICS ((BIT(FETCH_ADD) << 1) - BIT(READ))
-#define INVALIDATES (BIT(SEND_LAST_INV) | BIT(SEND_ONLY_INV))
-#define RESYNC (1u << 0x15) /* of RD */
-
-bool nupa_inject_knows(uint8_t opcode)
-{
-	static const uint32_t operations[8] = {
-		[SERVICE_RC >> 5] = SENDS_AND_WRITES | READS_AND_ATOMICS | INVALIDATES |
-				    BIT(FLUSH) | BIT(ATOMIC_WRITE),
-		[SERVICE_UC >> 5] = SENDS_AND_WRITES,
-		[SERVICE_RD >> 5] = SENDS_AND_WRITES | READS_AND_ATOMICS | RESYNC,
-		[SERVICE_UD >> 5] = BIT(SEND_ONLY) | BIT(SEND_ONLY_IMM),
-		[OPCODE_CNP >> 5] = 1u << (OPCODE_CNP & OPCODE_OPERATION),
-		[SERVICE_XRC >> 5] = SENDS_AND_WRITES | READS_AND_ATOMICS | INVALIDATES,
-	};
-
-	return operations[opcode >> 5] >> (opcode & OPCODE_OPERATION) & 1;
-}
-
-bool nupa_inject_carries(uint8_t opcode)
-{
-	const uint32_t with_payload = SENDS_AND_WRITES | BIT(READ_RESP_FIRST) |
-				      BIT(READ_RESP_MIDDLE) | BIT(READ_RESP_LAST) |
-				      BIT(READ_RESP_ONLY) | INVALIDATES | BIT(ATOMIC_WRITE);
-
-	return opcode != OPCODE_CNP && nupa_inject_knows(opcode) &&
-	       with_payload >> (opcode & OPCODE_OPERATION) & 1;
-}
-
 /* --- datagrams ----------------------------------------------------------------------- */
 
 /* The GRH that the receiver finds before the payload, as in receive.c. */

@@ -8,7 +8,7 @@
 #ifndef NUPA_NET_H
 #define NUPA_NET_H
 
-#include "engine/queue/queue.h"
+#include "engine/trace/publish.h"
 
 /* The longest frame: IPv6's largest packet, behind Ethernet's header with a VLAN tag and
  * virtio_net_hdr_v1; whole lines. */

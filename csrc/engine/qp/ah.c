@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Address vectors: which host one leads to, address handles made from them. */
-#include "engine/queue/queue.h"
+#include "engine/qp/verbs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

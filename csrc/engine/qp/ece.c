@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Enhanced connection establishment (man ibv_set_ece, ibv_query_ece), and what a QP promises of the
  * order in which bytes arrive. */
-#include "engine/queue/queue.h"
+#include "engine/qp/verbs.h"
 
 #include <errno.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Posting: a work request becomes a WQE, and the requester runs.  Requests that are refused at once
  * return an errno; all other errors are completions. */
+#include "engine/qp/verbs.h"
 #include "engine/transport/express.h"
 
 #include <errno.h>

@@ -1,96 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue pairs: moved through their states, and queried. */
-#include "engine/transport/backlog.h"
-#include "engine/transport/xrc.h"
+#include "engine/qp/verbs.h"
 
 #include <errno.h>
 
 static struct nupa_qp *qp_of(struct ibv_qp *ibv)
 {
 	return container_of(ibv, struct nupa_qp, ibv);
-}
-
-/* Orders the program's later stores to its buffers behind this change of the QP: a peer that has
- * fetched from them looks at the QP (nupa_responder_awaited). */
-static void settle_buffers(void)
-{
-	__atomic_thread_fence(__ATOMIC_RELEASE);
-}
-
-/* Publishes the entry (P5): peers check `state` first and last. */
-void nupa_qp_publish(struct nupa_qp *qp)
-{
-	struct nupa_qp_entry *entry = qp->entry;
-
-	nupa_qp_unsettle(qp);
-	nupa_store_relaxed(&entry->state, (uint8_t)IBV_QPS_RESET);
-	__atomic_thread_fence(__ATOMIC_RELEASE); /* before any of what follows */
-	nupa_store_relaxed(&entry->qpn, qp->ibv.qp_num);
-	nupa_store_relaxed(&entry->type, (uint8_t)qp->ibv.qp_type);
-	nupa_store_relaxed(&entry->access, qp->attr.qp_access_flags);
-	nupa_store_relaxed(&entry->dest_qpn, qp->dest_qpn);
-	nupa_store_relaxed(&entry->pd, qp->ibv.pd ? qp->ibv.pd->handle : 0);
-	if (qp->xrc == NUPA_XRC_TARGET)
-		nupa_xrc_publish(qp);
-	nupa_store_relaxed(&entry->qkey, qp->attr.qkey);
-	nupa_store_relaxed(&entry->incarnation, qp->incarnation);
-	nupa_store_release(&entry->state, qp->state);
-	nupa_qp_entry_flush(qp->engine->fabric, qp->entry);
-	settle_buffers();
-}
-
-void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state)
-{
-	qp->state = (uint8_t)state;
-	nupa_store_relaxed(&qp->ibv.state, state); /* programs look at it */
-	nupa_qp_unsettle(qp);
-	nupa_store_release(&qp->entry->state, qp->state);
-	nupa_qp_entry_flush(qp->engine->fabric, qp->entry);
-	settle_buffers();
-}
-
-static void flush_receive(struct nupa_qp *qp, uint64_t wr_id)
-{
-	struct nupa_cqe *cqe = nupa_cq_reserve(qp->recv_cq, qp);
-
-	if (!cqe)
-		return;
-	*cqe = (struct nupa_cqe){
-		.wr_id = wr_id,
-		.qp = qp,
-		.status = IBV_WC_WR_FLUSH_ERR,
-		.opcode = IBV_WC_RECV,
-		.qp_num = qp->ibv.qp_num,
-	};
-	nupa_cq_commit(qp->recv_cq, true);
-}
-
-void nupa_qp_flush_rq(struct nupa_qp *qp)
-{
-	struct nupa_rwqe *rwqe;
-
-	if (qp->recv_active || qp->recv_kept) {
-		qp->recv_active = qp->recv_kept = false;
-		flush_receive(qp, qp->recv_wqe->wr_id);
-	}
-	while (!qp->srq && (rwqe = nupa_rq_peek(&qp->rq))) {
-		qp->rq.head++;
-		flush_receive(qp, rwqe->wr_id);
-	}
-	if (qp->srq && !qp->xrc && !qp->last_wqe_event) {
-		qp->last_wqe_event = true;
-		nupa_event_raise_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
-	}
-}
-
-void nupa_qp_error(struct nupa_qp *qp)
-{
-	if (qp->state == IBV_QPS_ERR || qp->state == IBV_QPS_RESET)
-		return;
-	nupa_qp_set_state(qp, IBV_QPS_ERR);
-	nupa_backlog_drop(qp);
-	nupa_requester_flush(qp);
-	nupa_qp_flush_rq(qp);
 }
 
 /* --- reset --------------------------------------------------------------------------- */

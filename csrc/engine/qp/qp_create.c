@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue pairs made and destroyed: their numbers, their memory, and what they hold. */
 #define _GNU_SOURCE
-#include "engine/transport/xrc.h"
+#include "engine/qp/verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -154,13 +154,6 @@ static void fill_handle(struct ibv_qp *ibv, struct ibv_context *context, struct 
 	ibv->qp_type = init->qp_type;
 	pthread_mutex_init(&ibv->mutex, NULL);
 	pthread_cond_init(&ibv->cond, NULL);
-}
-
-struct nupa_qp *nupa_qp_blank(void)
-{
-	struct nupa_qp *qp = aligned_alloc(_Alignof(struct nupa_qp), sizeof(*qp));
-
-	return qp ? memset(qp, 0, sizeof(*qp)) : NULL;
 }
 
 /* False: no memory. */

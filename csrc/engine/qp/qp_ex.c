@@ -2,6 +2,7 @@
  * Extended queue pairs (man ibv_wr_post): requests are built in place, in the send queue itself,
  * between wr_start and wr_complete, which posts all or none.  Entries behind `posted`
  * belong to the builder alone, so the engine's lock is not held in between. */
+#include "engine/qp/verbs.h"
 #include "engine/transport/express.h"
 
 #include <errno.h>

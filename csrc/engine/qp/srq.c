@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Shared receive queues. */
-#include "engine/queue/queue.h"
+#include "engine/qp/verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Completion queues, and the channels that tell of them. */
-#define _GNU_SOURCE
+ * Completion queues. */
 #include "engine/queue/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 static struct nupa_cq *cq_of(struct ibv_cq *ibv)
 {
@@ -18,63 +15,6 @@ static struct nupa_comp_channel *channel_of(struct ibv_comp_channel *ibv)
 {
 	return container_of(ibv, struct nupa_comp_channel, ibv);
 }
-
-/* --- channels ------------------------------------------------------------------------ */
-
-struct ibv_comp_channel *nupa_create_comp_channel(struct ibv_context *context)
-{
-	struct nupa_comp_channel *channel = calloc(1, sizeof(*channel));
-
-	if (!channel)
-		return NULL;
-	channel->ibv.context = context;
-	channel->ibv.fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
-	if (channel->ibv.fd < 0) {
-		free(channel);
-		return NULL;
-	}
-	nupa_list_init(&channel->cqs);
-	return &channel->ibv;
-}
-
-int nupa_destroy_comp_channel(struct ibv_comp_channel *ibv)
-{
-	struct nupa_comp_channel *channel = channel_of(ibv);
-	struct nupa_engine *engine = nupa_engine_of(ibv->context);
-	uint32_t users;
-
-	nupa_engine_lock(engine);
-	users = channel->users;
-	nupa_engine_unlock(engine);
-	if (users)
-		return EBUSY;
-	close(ibv->fd);
-	free(channel);
-	return 0;
-}
-
-/* One event: the fd becomes readable. */
-static void raise_event(struct nupa_cq *cq)
-{
-	struct nupa_comp_channel *channel = channel_of(cq->ibv.channel);
-
-	cq->arm = NUPA_ARM_NONE;
-	if (cq->events_pending++ == 0)
-		nupa_list_add(&channel->cqs, &cq->event_link);
-	(void)!write(channel->ibv.fd, &(uint64_t){ 1 }, sizeof(uint64_t));
-}
-
-void nupa_ack_cq_events(struct ibv_cq *ibv, unsigned int nevents)
-{
-	struct nupa_cq *cq = cq_of(ibv);
-
-	pthread_mutex_lock(&ibv->mutex);
-	ibv->comp_events_completed += nevents;
-	pthread_cond_broadcast(&cq->ibv.cond);
-	pthread_mutex_unlock(&ibv->mutex);
-}
-
-/* --- queues -------------------------------------------------------------------------- */
 
 static struct nupa_cqe *make_ring(struct nupa_cq *cq, uint32_t entries, bool *custom)
 {
@@ -242,22 +182,6 @@ int nupa_destroy_cq(struct ibv_cq *ibv)
 	return 0;
 }
 
-void nupa_cq_overrun(struct nupa_cq *cq, struct nupa_qp *qp)
-{
-	struct ibv_async_event event = { .element.cq = &cq->ibv, .event_type = IBV_EVENT_CQ_ERR };
-
-	if (!cq->overrun) {
-		cq->overrun = true;
-		nupa_event_raise(container_of(cq->ibv.context, struct nupa_context, ibv.context),
-				 &event);
-	}
-	/* IBTA 10.10.2.4: the QP can no longer report, so it ends. */
-	if (qp->state != IBV_QPS_ERR && qp->state != IBV_QPS_RESET) {
-		nupa_qp_error(qp);
-		nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
-	}
-}
-
 /* The rarer half of nupa_cq_commit. */
 void nupa_cq_tell(struct nupa_cq *cq, bool solicited)
 {
@@ -270,13 +194,7 @@ void nupa_cq_tell(struct nupa_cq *cq, bool solicited)
 		return;
 	if (cq->moderate_count > 1 && !nupa_cq_moderate(cq))
 		return;
-	raise_event(cq);
-}
-
-void nupa_cq_raise(struct nupa_cq *cq)
-{
-	if (cq->arm != NUPA_ARM_NONE)
-		raise_event(cq);
+	nupa_cq_raise(cq);
 }
 
 /* A QP that is reset or destroyed takes its completions along. */

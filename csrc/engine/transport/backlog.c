@@ -5,9 +5,7 @@
  *
  *   I10  While a QP has a backlog, all that comes for it goes behind that.  Nothing else waits.
  *   I11  The QP's entry and the slot say so, and the slot counts how it shrinks: senders wait, for
- *        a bounded time (stall.c), rather than lose what finds the backlog full. */
-#include "engine/transport/backlog.h"
-
+ *        a bounded time (sq.c), rather than lose what finds the backlog full. */
 #include "engine/transport/responder.h"
 
 #include <stdlib.h>
@@ -153,16 +151,6 @@ bool nupa_backlog_take(struct nupa_qp *qp, const struct nupa_channel *channel,
 
 /* --- what is due ----------------------------------------------------------------------- */
 
-static void deliver(struct nupa_qp *qp, const struct nupa_waiting *waiting)
-{
-	const uint8_t *payload = waiting->payload_bytes ? waiting->payload : NULL;
-
-	if (qp->type == IBV_QPT_UD)
-		nupa_receive_deliver(qp, &waiting->msg, payload, waiting->grh, NULL);
-	else
-		nupa_responder_take(qp, &waiting->msg, payload);
-}
-
 static void drop_all(struct nupa_qp *qp)
 {
 	nupa_count(&qp->engine->hw->rx_no_receive, qp->backlog.n);
@@ -170,7 +158,7 @@ static void drop_all(struct nupa_qp *qp)
 		drop_first(qp);
 }
 
-static void run(struct nupa_qp *qp, const struct nupa_cq *polled)
+void nupa_backlog_offer(struct nupa_qp *qp, const struct nupa_cq *polled, nupa_deliver *deliver)
 {
 	uint64_t now_ns = qp->engine->now_ns();
 	uint32_t before = qp->backlog.n;
@@ -179,7 +167,8 @@ static void run(struct nupa_qp *qp, const struct nupa_cq *polled)
 		struct nupa_waiting *waiting = first(qp);
 
 		unlink_waiting(qp, waiting); /* ours, even if the QP is destroyed */
-		deliver(qp, waiting);
+		deliver(qp, &waiting->msg, waiting->payload_bytes ? waiting->payload : NULL,
+			waiting->grh);
 		free(waiting);
 		qp->backlog.moved_ns = now_ns;
 	}
@@ -191,21 +180,6 @@ static void run(struct nupa_qp *qp, const struct nupa_cq *polled)
 	}
 	if (qp->backlog.n != before)
 		shrank(qp);
-}
-
-void nupa_backlog_run(struct nupa_engine *engine, const struct nupa_cq *polled)
-{
-	uint32_t n = 0;
-
-	for (struct nupa_list *at = engine->backlogs.next; at != &engine->backlogs; at = at->next)
-		n++;
-	/* Each goes to the end first: a QP that fails may take any other off the list. */
-	while (n-- && !nupa_list_empty(&engine->backlogs)) {
-		struct nupa_list *link = nupa_list_pop(&engine->backlogs);
-
-		nupa_list_add(&engine->backlogs, link);
-		run(container_of(link, struct nupa_qp, backlog.link), polled);
-	}
 }
 
 void nupa_backlog_drop(struct nupa_qp *qp)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The partner of an RC QP: it is told when the QP is destroyed, and tells us. */
-#include "engine/queue/queue.h"
+ * The partner of a connected QP: each tells the other when it is destroyed, and publishes an entry
+ * that the other reads. */
+#include "engine/transport/responder.h"
+
+#include "engine/channel/apart.h"
 
 bool nupa_partner_left(const struct nupa_qp *qp)
 {
@@ -38,4 +41,67 @@ void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
 	    (qp->peer_incarnation == NUPA_PEER_UNKNOWN ||
 	     qp->peer_incarnation == nupa_psn_incarnation(msg->psn)))
 		qp->partner_gone = true;
+}
+
+/* --- as it is published -------------------------------------------------------------- */
+
+/* The partner as its process publishes it; NULL: it does not. */
+static const struct nupa_qp_entry *partner_of(const struct nupa_qp *qp,
+					      const struct nupa_channel *channel)
+{
+	uint32_t index = qp->dest_qpn & (NUPA_QP_MAX - 1);
+
+	nupa_channel_fetch_slot(channel);
+	/* I5: an index from outside. */
+	if (index >= qp->engine->fabric->geometry.qp_entries ||
+	    index >= nupa_load_acquire(&channel->peer_slot->qp_limit))
+		return NULL;
+	nupa_channel_fetch_qp(channel, &channel->peer_qps[index]);
+	return &channel->peer_qps[index];
+}
+
+bool nupa_responder_meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *channel,
+				     uint32_t incarnation)
+{
+	const struct nupa_qp_entry *partner = partner_of(qp, channel);
+
+	if (!partner ||
+	    (nupa_load_relaxed(&partner->type) == IBV_QPT_XRC_SEND) !=
+		(qp->xrc == NUPA_XRC_TARGET) ||
+	    nupa_load_relaxed(&partner->incarnation) != incarnation)
+		return false;
+	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN) { /* what the one before asked for is void */
+		qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
+		qp->jobs_head = qp->jobs_tail;
+		qp->n_answers = 0;
+		nupa_list_del(&qp->ack_link);
+		nupa_list_del(&qp->job_link);
+	}
+	if (qp->xrc == NUPA_XRC_TARGET)
+		qp->xrc_part->is_new = true;
+	qp->peer_incarnation = incarnation;
+	return true;
+}
+
+bool nupa_responder_awaited(const struct nupa_qp *qp)
+{
+	const struct nupa_qp_entry *partner = partner_of(qp, qp->channel);
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return partner && nupa_load_relaxed(&partner->qpn) == qp->dest_qpn &&
+	       nupa_load_relaxed(&partner->incarnation) == qp->peer_incarnation &&
+	       nupa_load_relaxed(&partner->state) != IBV_QPS_ERR;
+}
+
+void nupa_responder_meet(struct nupa_qp *qp)
+{
+	const struct nupa_channel *channel = qp->channel;
+	const struct nupa_qp_entry *partner;
+
+	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN || !channel || channel->broken)
+		return;
+	partner = partner_of(qp, channel);
+	if (partner)
+		nupa_responder_meet_incarnation(qp, channel,
+						nupa_load_relaxed(&partner->incarnation) & 0xff);
 }

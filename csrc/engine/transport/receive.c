@@ -2,8 +2,6 @@
  * Receives: a message finds the next one of its queue, fills it and completes it. */
 #include "engine/transport/responder.h"
 
-#include "engine/transport/backlog.h"
-
 #include <errno.h>
 
 void nupa_receive_taken(struct nupa_qp *qp)

@@ -3,7 +3,6 @@
  * the peer's memory or by messages.  The peer's answers: requester_answers.c. */
 #include "engine/transport/responder.h"
 #include "engine/transport/sq.h"
-#include "engine/transport/stall.h"
 
 /* Up to here a SEND is staged in the DMA channel (two copies, no system call); beyond, the
  * receiver pulls it (one copy) where it can. */

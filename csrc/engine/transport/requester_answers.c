@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The peer's answers to our requests.  Go-back-N: a NAK rewinds `issued`. */
+ * The peer's answers to our requests, and answers that do not come in time.  Go-back-N: a NAK
+ * rewinds `issued`. */
 #include "engine/transport/sq.h"
 
 /* The oldest request that waits for an answer, or was sent and has to go again; `posted`: none. */
@@ -410,4 +411,67 @@ void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg)
 		return;
 	}
 	response_done(qp, wqe);
+}
+
+/* --- no answer: the timer of retry.c ------------------------------------------------- */
+
+static bool in_ring(const struct nupa_qp *qp)
+{
+	struct nupa_channel *channel = qp->channel;
+
+	(void)nupa_tx_drained(&channel->tx);
+	/* Or the answer in its one, where a fault keeps it. */
+	return channel->tx.head_seen < qp->faults->retry_tail ||
+	       (channel->gated && nupa_channel_ready(channel));
+}
+
+static void expire(struct nupa_qp *qp)
+{
+	uint64_t index = nupa_retry_oldest(qp);
+	bool lies_in_ring;
+
+	if (index == qp->sq.issued || !qp->channel || qp->channel->broken ||
+	    (!qp->channel->faulty && index >= qp->faults->retry_end) ||
+	    (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)) {
+		nupa_retry_stop(qp);
+		return;
+	}
+	lies_in_ring = in_ring(qp);
+	if (lies_in_ring && !qp->channel->timed) { /* I7 */
+		nupa_retry_start(qp);
+		return;
+	}
+	nupa_count(&qp->engine->hw->local_ack_timeout_err, 1);
+	if (lies_in_ring && qp->psn_retries_left) {
+		qp->psn_retries_left--;
+		nupa_retry_start(qp);
+		return;
+	}
+	if (!nupa_requester_go_back(qp, index))
+		return;
+	qp->went_back = false; /* a NAK of that pass is as good as the first one was */
+	nupa_retry_start(qp);
+	nupa_requester_run(qp);
+}
+
+uint64_t nupa_retry_run(struct nupa_engine *engine, uint64_t now_ns)
+{
+	struct nupa_list *list = &engine->faults->retries;
+	struct nupa_list *at = list->next;
+	uint64_t next_ns = UINT64_MAX;
+
+	while (at != list) {
+		const struct nupa_qp_faults *faults =
+		    container_of(at, struct nupa_qp_faults, retry_link);
+
+		if (now_ns >= faults->retry_at_ns) {
+			expire(faults->qp); /* may take others off the list; none is due twice */
+			at = list->next;
+			next_ns = UINT64_MAX;
+			continue;
+		}
+		next_ns = faults->retry_at_ns < next_ns ? faults->retry_at_ns : next_ns;
+		at = at->next;
+	}
+	return next_ns;
 }

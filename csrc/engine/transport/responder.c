@@ -6,18 +6,7 @@
  * change the memory being read (requester.c), so requests never overtake each other here. */
 #include "engine/transport/responder.h"
 
-#include "engine/channel/apart.h"
-#include "engine/transport/backlog.h"
-
 /* --- one-sided requests -------------------------------------------------------------- */
-
-/* With the last byte last; false: memory is not there. */
-static bool copy(void *to, const void *from, size_t bytes, bool on_demand)
-{
-	if (unlikely(on_demand))
-		return nupa_memory_copy(to, from, bytes);
-	return nupa_copy_in_order(to, from, bytes) == NUPA_REACH_DONE;
-}
 
 /* RC tells the requester; UC drops the message, with what is still to come of it. */
 static bool refuse(struct nupa_qp *qp, const struct nupa_msg *msg, enum nupa_nak syndrome)
@@ -57,8 +46,8 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 		nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		return false;
 	}
-	if (msg->length_bytes &&
-	    !copy(target, payload ? payload : msg->write_data, msg->length_bytes, on_demand))
+	if (msg->length_bytes && !nupa_responder_copy(target, payload ? payload : msg->write_data,
+						      msg->length_bytes, on_demand))
 		return refuse(qp, msg, NUPA_NAK_REMOTE_OPERATION);
 	if (msg->flags & NUPA_F_DMA && !nupa_channel_intact(qp->channel)) {
 		nupa_requester_lose_peer(qp);
@@ -71,21 +60,6 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 		nupa_receive_complete(qp, wr_id, IBV_WC_SUCCESS, msg, msg->reth.total_bytes,
 				      IBV_WC_RECV_RDMA_WITH_IMM);
 	}
-	return true;
-}
-
-static bool add_job(struct nupa_qp *qp, const struct nupa_job *job)
-{
-	if (qp->jobs_tail - qp->jobs_head == NUPA_RD_ATOMIC_MAX) {
-		if (!nupa_responder_job(qp, qp->jobs_head)->again) {
-			nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
-			return false;
-		}
-		qp->jobs_head++; /* a requester that asks for more has that answer */
-	}
-	*nupa_responder_job(qp, qp->jobs_tail++) = *job;
-	if (nupa_list_empty(&qp->job_link))
-		nupa_list_add(&qp->engine->reading, &qp->job_link);
 	return true;
 }
 
@@ -105,7 +79,7 @@ static bool handle_read(struct nupa_qp *qp, const struct nupa_msg *msg)
 		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
 		return false;
 	}
-	return add_job(qp, &job);
+	return nupa_responder_add_job(qp, &job);
 }
 
 /* The access rights that a flush of this placement needs. */
@@ -134,7 +108,7 @@ static bool handle_flush(struct nupa_qp *qp, const struct nupa_msg *msg)
 	}
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	nupa_responder_remember(qp, &job);
-	return add_job(qp, &job);
+	return nupa_responder_add_job(qp, &job);
 }
 
 /* False: it is not there, and nothing is executed. */
@@ -176,81 +150,7 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 		return false;
 	}
 	nupa_responder_remember(qp, &job);
-	return add_job(qp, &job);
-}
-
-/* The oldest cannot be answered, so none behind it is. */
-static void drop_jobs(struct nupa_qp *qp, enum nupa_nak syndrome)
-{
-	qp->expected_psn = nupa_responder_job(qp, qp->jobs_head)->psn;
-	qp->jobs_head = qp->jobs_tail;
-	nupa_list_del(&qp->job_link);
-	nupa_responder_nak_fatal(qp, syndrome);
-}
-
-/* The region is gone.  The answer is a repeated one, which the requester most likely does not
- * need. */
-static bool drop_again(struct nupa_qp *qp, const struct nupa_job *job)
-{
-	if (!job->again)
-		return false;
-	qp->jobs_head++;
-	return true;
-}
-
-/* Sends responses as far as the channel has room. */
-void nupa_responder_run_jobs(struct nupa_qp *qp)
-{
-	if (!qp->channel || qp->channel->broken)
-		qp->jobs_head = qp->jobs_tail; /* no requester waits */
-	while (qp->jobs_head != qp->jobs_tail) {
-		struct nupa_job *job = nupa_responder_job(qp, qp->jobs_head);
-		struct nupa_channel *channel = qp->channel;
-		uint32_t left = job->total_bytes - job->sent_bytes;
-		uint32_t chunk_max = nupa_part_bytes(qp);
-		uint32_t chunk = left < chunk_max ? left : chunk_max;
-		struct nupa_msg *msg;
-		uint8_t *payload = NULL, *source = NULL;
-		bool on_demand = false;
-
-		/* Looked up for each part: the region may go away in between. */
-		if (chunk &&
-		    !(source = nupa_mr_remote(qp, job->rkey, job->raddr + job->sent_bytes, chunk,
-					      IBV_ACCESS_REMOTE_READ, &on_demand))) {
-			if (drop_again(qp, job))
-				continue;
-			drop_jobs(qp, NUPA_NAK_REMOTE_ACCESS);
-			return;
-		}
-		if (unlikely(chunk && !channel->dma_backed) &&
-		    nupa_channel_back_dma(qp->engine, channel)) {
-			drop_jobs(qp, NUPA_NAK_REMOTE_OPERATION);
-			return;
-		}
-		msg = nupa_responder_reserve(qp->engine, channel, chunk, &payload);
-		if (!msg)
-			return;
-		msg->op = job->is_atomic ? NUPA_OP_ATOMIC_RESP : NUPA_OP_READ_RESP;
-		msg->flags = chunk ? NUPA_F_DMA : 0;
-		msg->dest_qpn = qp->dest_qpn;
-		msg->src_qpn = qp->ibv.qp_num;
-		msg->psn = nupa_psn_of(qp->peer_incarnation, job->psn);
-		msg->length_bytes = chunk;
-		msg->original = job->raddr;
-		msg->total_bytes = job->total_bytes;
-		msg->offset_bytes = job->sent_bytes;
-		if (chunk && !copy(payload, source, chunk, on_demand)) {
-			if (drop_again(qp, job))
-				continue;
-			drop_jobs(qp, NUPA_NAK_REMOTE_OPERATION);
-			return;
-		}
-		nupa_channel_publish(channel, msg, chunk);
-		job->sent_bytes += chunk;
-		if (job->sent_bytes == job->total_bytes)
-			qp->jobs_head++;
-	}
-	nupa_list_del(&qp->job_link);
+	return nupa_responder_add_job(qp, &job);
 }
 
 /* --- dispatch ------------------------------------------------------------------------ */
@@ -314,55 +214,6 @@ static bool well_formed(const struct nupa_qp *qp, const struct nupa_msg *msg,
 	return !qp->recv_active;
 }
 
-/* The partner as its process publishes it; NULL: it does not. */
-static const struct nupa_qp_entry *partner_of(const struct nupa_qp *qp,
-					      const struct nupa_channel *channel)
-{
-	uint32_t index = qp->dest_qpn & (NUPA_QP_MAX - 1);
-
-	nupa_channel_fetch_slot(channel);
-	/* I5: an index from outside. */
-	if (index >= qp->engine->fabric->geometry.qp_entries ||
-	    index >= nupa_load_acquire(&channel->peer_slot->qp_limit))
-		return NULL;
-	nupa_channel_fetch_qp(channel, &channel->peer_qps[index]);
-	return &channel->peer_qps[index];
-}
-
-/* Whether the requester is in this incarnation now: then it is the one that we answer. */
-static bool meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *channel,
-			     uint32_t incarnation)
-{
-	const struct nupa_qp_entry *partner = partner_of(qp, channel);
-
-	if (!partner ||
-	    (nupa_load_relaxed(&partner->type) == IBV_QPT_XRC_SEND) !=
-		(qp->xrc == NUPA_XRC_TARGET) ||
-	    nupa_load_relaxed(&partner->incarnation) != incarnation)
-		return false;
-	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN) { /* what the one before asked for is void */
-		qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
-		qp->jobs_head = qp->jobs_tail;
-		qp->n_answers = 0;
-		nupa_list_del(&qp->ack_link);
-		nupa_list_del(&qp->job_link);
-	}
-	if (qp->xrc == NUPA_XRC_TARGET)
-		qp->xrc_part->is_new = true;
-	qp->peer_incarnation = incarnation;
-	return true;
-}
-
-bool nupa_responder_awaited(const struct nupa_qp *qp)
-{
-	const struct nupa_qp_entry *partner = partner_of(qp, qp->channel);
-
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return partner && nupa_load_relaxed(&partner->qpn) == qp->dest_qpn &&
-	       nupa_load_relaxed(&partner->incarnation) == qp->peer_incarnation &&
-	       nupa_load_relaxed(&partner->state) != IBV_QPS_ERR;
-}
-
 /* False: it was refused, or dropped. */
 static bool execute(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
 {
@@ -380,18 +231,6 @@ static bool execute(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_
 		return handle_read(qp, msg);
 	return msg->atomic.kind == NUPA_ATOMIC_FLUSH ? handle_flush(qp, msg)
 						     : handle_atomic(qp, msg);
-}
-
-void nupa_responder_meet(struct nupa_qp *qp)
-{
-	const struct nupa_channel *channel = qp->channel;
-	const struct nupa_qp_entry *partner;
-
-	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN || !channel || channel->broken)
-		return;
-	partner = partner_of(qp, channel);
-	if (partner)
-		meet_incarnation(qp, channel, nupa_load_relaxed(&partner->incarnation) & 0xff);
 }
 
 bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
@@ -455,7 +294,7 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 		return;
 	}
 	if (unlikely(incarnation != qp->peer_incarnation) &&
-	    !meet_incarnation(qp, channel, incarnation)) {
+	    !nupa_responder_meet_incarnation(qp, channel, incarnation)) {
 		nupa_count(&engine->hw->rx_invalid, 1);
 		return; /* sent before a reset: not awaited */
 	}
@@ -469,4 +308,31 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 	if (unlikely(qp->type == IBV_QPT_UC) && nupa_backlog_take(qp, channel, msg, payload, NULL))
 		return;
 	nupa_responder_take(qp, msg, payload);
+}
+
+/* --- what waited in a backlog -------------------------------------------------------- */
+
+static void deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload,
+		    const uint8_t *grh)
+{
+	if (qp->type == IBV_QPT_UD)
+		nupa_receive_deliver(qp, msg, payload, grh, NULL);
+	else
+		nupa_responder_take(qp, msg, payload);
+}
+
+void nupa_backlog_run(struct nupa_engine *engine, const struct nupa_cq *polled)
+{
+	uint32_t n = 0;
+
+	for (struct nupa_list *at = engine->backlogs.next; at != &engine->backlogs; at = at->next)
+		n++;
+	/* Each goes to the end first: a QP that fails may take any other off the list. */
+	while (n-- && !nupa_list_empty(&engine->backlogs)) {
+		struct nupa_list *link = nupa_list_pop(&engine->backlogs);
+
+		nupa_list_add(&engine->backlogs, link);
+		nupa_backlog_offer(container_of(link, struct nupa_qp, backlog.link), polled,
+				   deliver);
+	}
 }

@@ -3,7 +3,7 @@
 #ifndef NUPA_RESPONDER_H
 #define NUPA_RESPONDER_H
 
-#include "engine/queue/queue.h"
+#include "engine/transport/xrc.h"
 
 void nupa_responder_ack(struct nupa_qp *qp);
 /* False: no memory for answers to READs and atomics. */
@@ -14,6 +14,16 @@ static inline struct nupa_job *nupa_responder_job(const struct nupa_qp *qp, uint
 	return &qp->answers->jobs[index % NUPA_RD_ATOMIC_MAX];
 }
 
+/* With the last byte last; false: memory is not there. */
+static inline bool nupa_responder_copy(void *to, const void *from, size_t bytes, bool on_demand)
+{
+	if (unlikely(on_demand))
+		return nupa_memory_copy(to, from, bytes);
+	return nupa_copy_in_order(to, from, bytes) == NUPA_REACH_DONE;
+}
+
+/* Owes the response; false: there are too many, and the QP is in error. */
+bool nupa_responder_add_job(struct nupa_qp *qp, const struct nupa_job *job);
 /* An atomic was executed; and: a READ or atomic has come that was executed before. */
 void nupa_responder_remember(struct nupa_qp *qp, const struct nupa_job *job);
 void nupa_responder_answer_again(struct nupa_qp *qp, const struct nupa_msg *msg);
@@ -29,6 +39,9 @@ bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 /* Whether the partner is still the one that asked, and has not failed: its buffers are as they were
  * until now. */
 bool nupa_responder_awaited(const struct nupa_qp *qp);
+/* Whether the requester is in this incarnation now: then it is the one that we answer. */
+bool nupa_responder_meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *channel,
+				     uint32_t incarnation);
 /* Where nothing came of the partner yet: answers are for it as it is now. */
 void nupa_responder_meet(struct nupa_qp *qp);
 bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);
@@ -41,5 +54,16 @@ bool nupa_receive_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const 
 void nupa_receive_taken(struct nupa_qp *qp);
 void nupa_receive_complete(struct nupa_qp *qp, uint64_t wr_id, enum ibv_wc_status status,
 			   const struct nupa_msg *msg, uint64_t bytes, uint32_t opcode);
+
+/* backlog.c */
+/* A message that has passed all checks but that of a receive.  True: it is in the backlog, or was
+ * dropped and counted; false: it goes on.  grh: UD. */
+bool nupa_backlog_take(struct nupa_qp *qp, const struct nupa_channel *channel,
+		       const struct nupa_msg *msg, const uint8_t *payload, const uint8_t *grh);
+typedef void nupa_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload,
+			  const uint8_t *grh);
+/* Delivers what has found a receive, drops what has waited for too long; polled: as for
+ * nupa_backlog_run. */
+void nupa_backlog_offer(struct nupa_qp *qp, const struct nupa_cq *polled, nupa_deliver *deliver);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Acknowledgements and refusals that the responder owes, and when they are sent. */
-#include "engine/transport/backlog.h"
 #include "engine/transport/responder.h"
 
 #include <stdlib.h>

@@ -33,7 +33,7 @@ struct nupa_qp_faults *nupa_qp_faults(struct nupa_qp *qp)
 	return qp->faults;
 }
 
-static void start(struct nupa_qp *qp)
+void nupa_retry_start(struct nupa_qp *qp)
 {
 	struct nupa_qp_faults *faults = nupa_qp_faults(qp);
 	struct nupa_engine *engine = qp->engine;
@@ -66,7 +66,7 @@ void nupa_retry_reset(struct nupa_qp *qp)
 }
 
 /* The oldest request that waits for an answer; `issued`: none does. */
-static uint64_t oldest(struct nupa_qp *qp)
+uint64_t nupa_retry_oldest(struct nupa_qp *qp)
 {
 	uint64_t i = qp->sq.acked;
 
@@ -77,8 +77,8 @@ static uint64_t oldest(struct nupa_qp *qp)
 
 void nupa_retry_sent(struct nupa_qp *qp)
 {
-	if (!qp->retrying || oldest(qp) == qp->sq.issued - 1)
-		start(qp);
+	if (!qp->retrying || nupa_retry_oldest(qp) == qp->sq.issued - 1)
+		nupa_retry_start(qp);
 	nupa_qp_faults(qp)->retry_tail = qp->channel->tx.tail;
 }
 
@@ -86,12 +86,12 @@ void nupa_retry_progress(struct nupa_qp *qp)
 {
 	qp->went_back = false;
 	if (qp->retrying)
-		start(qp);
+		nupa_retry_start(qp);
 }
 
 void nupa_retry_begin(struct nupa_qp *qp)
 {
-	if (qp->type == IBV_QPT_RC && oldest(qp) != qp->sq.issued)
+	if (qp->type == IBV_QPT_RC && nupa_retry_oldest(qp) != qp->sq.issued)
 		nupa_retry_sent(qp);
 }
 
@@ -99,67 +99,6 @@ void nupa_retry_end(struct nupa_qp *qp)
 {
 	/* One that is being sent in parts counts. */
 	nupa_qp_faults(qp)->retry_end = qp->sq.issued + 1;
-}
-
-static bool in_ring(const struct nupa_qp *qp)
-{
-	struct nupa_channel *channel = qp->channel;
-
-	(void)nupa_tx_drained(&channel->tx);
-	/* Or the answer in its one, where a fault keeps it. */
-	return channel->tx.head_seen < qp->faults->retry_tail ||
-	       (channel->gated && nupa_channel_ready(channel));
-}
-
-static void expire(struct nupa_qp *qp)
-{
-	uint64_t index = oldest(qp);
-	bool lies_in_ring;
-
-	if (index == qp->sq.issued || !qp->channel || qp->channel->broken ||
-	    (!qp->channel->faulty && index >= qp->faults->retry_end) ||
-	    (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)) {
-		nupa_retry_stop(qp);
-		return;
-	}
-	lies_in_ring = in_ring(qp);
-	if (lies_in_ring && !qp->channel->timed) { /* I7 */
-		start(qp);
-		return;
-	}
-	nupa_count(&qp->engine->hw->local_ack_timeout_err, 1);
-	if (lies_in_ring && qp->psn_retries_left) {
-		qp->psn_retries_left--;
-		start(qp);
-		return;
-	}
-	if (!nupa_requester_go_back(qp, index))
-		return;
-	qp->went_back = false; /* a NAK of that pass is as good as the first one was */
-	start(qp);
-	nupa_requester_run(qp);
-}
-
-uint64_t nupa_retry_run(struct nupa_engine *engine, uint64_t now_ns)
-{
-	struct nupa_list *list = &engine->faults->retries;
-	struct nupa_list *at = list->next;
-	uint64_t next_ns = UINT64_MAX;
-
-	while (at != list) {
-		const struct nupa_qp_faults *faults =
-		    container_of(at, struct nupa_qp_faults, retry_link);
-
-		if (now_ns >= faults->retry_at_ns) {
-			expire(faults->qp); /* may take others off the list; none is due twice */
-			at = list->next;
-			next_ns = UINT64_MAX;
-			continue;
-		}
-		next_ns = faults->retry_at_ns < next_ns ? faults->retry_at_ns : next_ns;
-		at = at->next;
-	}
-	return next_ns;
 }
 
 void nupa_fault_due(struct nupa_engine *engine, uint64_t at_ns)

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Send queues: how their requests complete, fail, and wait for what they need. */
+ * Send queues: how their requests wait for what they need, and how long.
+ *
+ * A sender of UC or UD waits for room as long as its peer takes messages: a process that is slow or
+ * without a CPU core loses nothing.  The wait ends if the kernel says that the peer is stopped, or
+ * it takes nothing for PATIENCE_NS.  Until it takes a message again, messages without room are lost
+ * at once.  An adapter would fill the receives of a stopped process, and lose later messages; here
+ * the ring stands for the receives. */
 #include "engine/transport/sq.h"
 
 /* How soon a peer QP that was not ready is asked again: doubled each time. */
@@ -9,108 +15,6 @@
 /* How often a peer that has not opened its direction is asked again, and for how long at least. */
 #define CONTACT_RETRY_NS 1000000u
 #define CONTACT_MIN_NS UINT64_C(500000000)
-
-const uint8_t nupa_wc_opcode_of[32] = {
-	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
-	[IBV_WR_SEND] = IBV_WC_SEND,
-	[IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
-	[IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
-	[IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
-	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
-	[IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
-	[IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
-	[IBV_WR_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE,
-	[IBV_WR_FLUSH] = IBV_WC_FLUSH,
-	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
-};
-
-/* --- completion ---------------------------------------------------------------------- */
-
-static void complete_failed(struct nupa_qp *qp, const struct nupa_wqe *wqe,
-			    enum ibv_wc_status status)
-{
-	struct nupa_cqe *cqe = nupa_cq_reserve(qp->send_cq, qp);
-
-	if (!cqe)
-		return;
-	*cqe = (struct nupa_cqe){
-		.wr_id = wqe->wr_id,
-		.qp = qp,
-		.status = (uint8_t)status,
-		.opcode = nupa_wc_opcode_of[wqe->opcode],
-		.byte_len = wqe->length_bytes,
-		.qp_num = qp->ibv.qp_num,
-	};
-	nupa_cq_commit(qp->send_cq, true);
-}
-
-/* Completes what is done, from the oldest on (I3). */
-void nupa_sq_complete_done(struct nupa_qp *qp)
-{
-	if (unlikely(qp->stuck))
-		return;
-	while (qp->sq.acked != qp->sq.issued) {
-		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->sq.acked);
-
-		if (wqe->state != NUPA_WQE_DONE)
-			break;
-		qp->sq.acked++;
-		if (wqe->flags & IBV_SEND_SIGNALED)
-			nupa_sq_complete(qp, wqe->wr_id, wqe->opcode, wqe->length_bytes);
-	}
-	if (unlikely(qp->state == IBV_QPS_SQD && qp->sqd_notify && nupa_sq_drained(&qp->sq))) {
-		qp->sqd_notify = false;
-		nupa_event_raise_qp(qp, IBV_EVENT_SQ_DRAINED);
-	}
-}
-
-void nupa_requester_flush(struct nupa_qp *qp)
-{
-	if (unlikely(qp->stuck))
-		nupa_fault_unstick(qp); /* what is done is done */
-	nupa_retry_stop(qp);
-	while (qp->sq.acked != qp->sq.posted) {
-		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->sq.acked++);
-
-		/* As on hardware, where the first request after the death finds out. */
-		complete_failed(qp, wqe,
-				qp->partner_lost ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR);
-		qp->partner_lost = false;
-	}
-	qp->sq.issued = qp->sq.posted;
-	qp->reads_outstanding = 0;
-	nupa_requester_stop_waiting(qp);
-}
-
-/* The oldest request fails.  RC: the QP is in error; UC and UD: only its send queue (IBTA 10.3.1).
- */
-void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status)
-{
-	if (unlikely(qp->stuck))
-		nupa_fault_unstick(qp);
-	if (qp->sq.acked == qp->sq.posted)
-		return;
-	if (status == IBV_WC_LOC_PROT_ERR && nupa_engine_disowned(qp->engine))
-		status = IBV_WC_RETRY_EXC_ERR; /* no fault of the program's */
-	complete_failed(qp, nupa_sq_wqe(&qp->sq, qp->sq.acked++), status);
-	if (qp->type == IBV_QPT_RC) {
-		nupa_qp_error(qp);
-	} else {
-		nupa_qp_set_state(qp, IBV_QPS_SQE);
-		nupa_requester_flush(qp);
-	}
-}
-
-/* --- waiting ------------------------------------------------------------------------- */
-
-void nupa_requester_stop_waiting(struct nupa_qp *qp)
-{
-	qp->wait = NUPA_WAIT_NONE;
-	qp->wait_deadline_ns = 0;
-	qp->wait_until_ns = 0;
-	nupa_list_del(&qp->wait_link);
-}
 
 bool nupa_sq_wait(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, uint64_t delay_ns)
 {
@@ -212,6 +116,101 @@ void nupa_sq_made_progress(struct nupa_qp *qp)
 		nupa_requester_stop_waiting(qp);
 }
 
+/* --- peers that take nothing --------------------------------------------------------- */
+
+#define PATIENCE_NS UINT64_C(1000000000)
+/* Longer than a peer has patience with its program (backlog.c). */
+#define BACKLOG_PATIENCE_NS UINT64_C(200000000)
+/* No message waits longer than this, however slowly its peer goes on. */
+#define WAIT_MAX_NS UINT64_C(2000000000)
+
+#define LOOK_NS 1000000u
+
+/* Asked of the kernel now and then: where the pid is one of this process's namespace. */
+static bool is_stopped(struct nupa_channel *channel, uint64_t now_ns)
+{
+	if (channel->foreign ||
+	    nupa_slot_elsewhere(channel->engine->fabric, nupa_slot_claim(channel->peer_slot)))
+		return false;
+	if (now_ns - channel->stop_looked_ns >= LOOK_NS) {
+		channel->stop_looked_ns = now_ns;
+		channel->stopped = nupa_process_stopped(channel->peer_pid);
+	}
+	return channel->stopped;
+}
+
+static bool moved_lately(struct nupa_channel *channel, struct nupa_stall *stall, uint64_t mark,
+			 uint64_t now_ns, uint64_t patience_ns)
+{
+	if (!stall->since_ns || stall->mark != mark) {
+		*stall = (struct nupa_stall){ .mark = mark, .since_ns = now_ns };
+		channel->stopped = false; /* not just now */
+		channel->stop_looked_ns = now_ns;
+	}
+	return now_ns - stall->since_ns < patience_ns;
+}
+
+/* How much longer a message may take than without faults: what holds it back on its way. */
+static uint64_t slowest_ns(const struct nupa_engine *engine, uint64_t now_ns)
+{
+	uint64_t most_ns = 0;
+
+	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++) {
+		const struct nupa_fault_view *view = &engine->faults->views[i];
+		uint64_t ns = 0, free_ns;
+
+		if (view->id && view->kind >= NUPA_FAULT_REORDER &&
+		    view->kind <= NUPA_FAULT_CORRUPT)
+			ns = view->duration_ns;
+		if (view->id && view->kind == NUPA_FAULT_BANDWIDTH) {
+			free_ns = nupa_load_relaxed(&view->entry->free_at_ns);
+			ns = free_ns > now_ns ? free_ns - now_ns : 0;
+		}
+		most_ns = ns > most_ns ? ns : most_ns;
+	}
+	return most_ns;
+}
+
+bool nupa_stall_waits(struct nupa_qp *qp, struct nupa_channel *channel, bool backlogged)
+{
+	struct nupa_engine *engine = qp->engine;
+	uint64_t now_ns = engine->now_ns();
+	uint64_t slow_ns = channel->faulty ? slowest_ns(engine, now_ns) : 0;
+	bool moves;
+
+	if (backlogged) {
+		moves = moved_lately(channel, &channel->starved,
+				     nupa_load_relaxed(&channel->peer_slot->backlog_moves), now_ns,
+				     BACKLOG_PATIENCE_NS);
+	} else {
+		(void)nupa_tx_drained(&channel->tx);
+		moves = moved_lately(channel, &channel->full, channel->tx.head_seen, now_ns,
+				     PATIENCE_NS + slow_ns);
+	}
+	if (!qp->wait_deadline_ns)
+		qp->wait_deadline_ns = now_ns + WAIT_MAX_NS + slow_ns;
+	if (moves && now_ns < qp->wait_deadline_ns && !is_stopped(channel, now_ns)) {
+		nupa_sq_wait(qp, NUPA_WAIT_RING, 0, 0);
+		return true;
+	}
+	nupa_count(&engine->hw->tx_no_room, 1);
+	return false;
+}
+
+bool nupa_stall_times_out(struct nupa_qp *qp)
+{
+	struct nupa_channel *channel = qp->channel;
+
+	if (!qp->timeout_ns)
+		return false;
+	(void)nupa_tx_drained(&channel->tx);
+	if (moved_lately(channel, &channel->full, channel->tx.head_seen, qp->engine->now_ns(),
+			 qp->timeout_ns))
+		return false;
+	nupa_count(&qp->engine->hw->local_ack_timeout_err, 1);
+	return true;
+}
+
 /* --- local memory -------------------------------------------------------------------- */
 
 bool nupa_sq_local_spans(struct nupa_qp *qp, struct nupa_wqe *wqe, struct nupa_span *spans,
@@ -234,11 +233,4 @@ bool nupa_sq_fail_in_turn(struct nupa_qp *qp, uint64_t index, enum ibv_wc_status
 	if (qp->sq.acked == index)
 		nupa_requester_fail(qp, status);
 	return false;
-}
-
-void nupa_fault_unstick(struct nupa_qp *qp)
-{
-	qp->stuck = false;
-	nupa_list_del(&qp->faults->stuck_link);
-	nupa_sq_complete_done(qp);
 }

@@ -6,24 +6,6 @@
 #include "engine/channel/mover.h"
 #include "engine/transport/xrc.h"
 
-extern const uint32_t nupa_opcodes_of_type[16];
-
-/* A WQE anew: 0, or EINVAL for an opcode that the QP does not take. */
-static inline int nupa_wqe_begin(struct nupa_qp *qp, struct nupa_wqe *wqe, uint32_t opcode,
-				 uint64_t wr_id, uint32_t flags, uint32_t imm)
-{
-	if (unlikely(opcode > 31 || !(nupa_opcodes_of_type[qp->type] >> opcode & 1)))
-		return EINVAL;
-	wqe->wr_id = wr_id;
-	wqe->opcode = (uint8_t)opcode;
-	wqe->flags = (uint8_t)(flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));
-	wqe->state = NUPA_WQE_POSTED;
-	wqe->imm = imm;
-	wqe->moved_bytes = 0;
-	wqe->data_placed = wqe->by_message = wqe->pulled = 0;
-	return 0;
-}
-
 /* Operations that end with an answer of their own. */
 static inline bool nupa_is_response_op(uint8_t opcode)
 {
@@ -93,7 +75,10 @@ static inline void nupa_sq_complete(struct nupa_qp *qp, uint64_t wr_id, uint32_t
 	nupa_cq_commit(qp->send_cq, false);
 }
 
+/* completion.c */
 void nupa_sq_complete_done(struct nupa_qp *qp);
+
+/* sq.c */
 bool nupa_sq_wait(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, uint64_t delay_ns);
 bool nupa_sq_wait_for_peer(struct nupa_qp *qp);
 void nupa_sq_wait_for_contact(struct nupa_qp *qp);
@@ -101,8 +86,40 @@ bool nupa_sq_wait_over(struct nupa_qp *qp);
 void nupa_sq_made_progress(struct nupa_qp *qp);
 bool nupa_sq_local_spans(struct nupa_qp *qp, struct nupa_wqe *wqe, struct nupa_span *spans,
 			 uint32_t *n_spans);
+/* retry.c: the timer starts; the oldest request that waits for an answer; `issued`: none does. */
+void nupa_retry_start(struct nupa_qp *qp);
+uint64_t nupa_retry_oldest(struct nupa_qp *qp);
 /* The READ or atomic with this PSN, if it is the one that is answered next. */
 struct nupa_wqe *nupa_requester_awaited(struct nupa_qp *qp, uint32_t psn);
 bool nupa_sq_fail_in_turn(struct nupa_qp *qp, uint64_t index, enum ibv_wc_status status);
+
+/* A peer that takes nothing, as its senders see it: */
+/* UC, UD: what is sent to this QP now would find it without a receive (backlog.c). */
+static inline bool nupa_stall_backlogged(const struct nupa_channel *channel, uint32_t qpn)
+{
+	uint32_t index = qpn & (NUPA_QP_MAX - 1);
+
+	if (likely(!nupa_load_relaxed(&channel->peer_slot->backlogs)))
+		return false;
+	/* I5: an index from the program.  Where stores are not seen, no process waits for them. */
+	return !channel->apart && index < nupa_load_acquire(&channel->peer_slot->qp_limit) &&
+	       index < channel->engine->fabric->geometry.qp_entries &&
+	       nupa_load_acquire(&channel->peer_qps[index].backlog);
+}
+
+/* UC, UD: a message found no room in the ring, or a backlog.  True: the QP waits.  False: it has
+ * waited for long enough, the message is lost and counted. */
+bool nupa_stall_waits(struct nupa_qp *qp, struct nupa_channel *channel, bool backlogged);
+
+/* RC, where a fault of kind TIMEOUT is: the ring has been full for as long as the QP waits for an
+ * answer. */
+bool nupa_stall_times_out(struct nupa_qp *qp);
+
+/* The message has been sent, or is lost: the next one may wait anew. */
+static inline void nupa_stall_over(struct nupa_qp *qp)
+{
+	if (unlikely(qp->wait_deadline_ns))
+		qp->wait_deadline_ns = 0;
+}
 
 #endif

@@ -7,7 +7,6 @@
  * (NUPA_XRC_RESYNC): there the PSNs start from the message that says it. */
 #include "engine/transport/responder.h"
 #include "engine/transport/sq.h"
-#include "engine/transport/xrc.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef NUPA_XRC_H
 #define NUPA_XRC_H
 
-#include "engine/queue/queue.h"
+#include "engine/transport/transport.h"
 
 /* Identifies a domain: by a file, or private. */
 struct nupa_xrcd_id {
@@ -44,6 +44,20 @@ const struct nupa_qp_entry *nupa_xrc_target(struct nupa_engine *engine, uint32_t
 					    const struct nupa_xrcd_id *id);
 void nupa_xrc_forget_srq(struct nupa_srq *srq);
 void nupa_xrc_free_shadows(struct nupa_xrc *xrc);
+
+/* Where the request goes, which is qp->channel then; false: what was sent before has to be
+ * answered first. */
+bool nupa_xrc_route(struct nupa_qp *qp, const struct nupa_wqe *wqe);
+void nupa_xrc_mark(struct nupa_qp *qp, struct nupa_msg *msg);
+/* The responder for a QP that is not ours, but whose SRQ may be; NULL: refuse. */
+struct nupa_qp *nupa_xrc_shadow(struct nupa_engine *engine, const struct nupa_channel *channel,
+				const struct nupa_msg *msg);
+void nupa_xrc_resync(struct nupa_qp *qp, const struct nupa_msg *msg);
+/* Makes the message's SRQ the QP's, while it lasts; false: refused. */
+bool nupa_xrc_bind(struct nupa_qp *qp, const struct nupa_msg *msg);
+/* The same for one that was executed before; false: its SRQ is gone. */
+bool nupa_xrc_bind_again(struct nupa_qp *qp, const struct nupa_msg *msg);
+void nupa_xrc_channel_failed(struct nupa_engine *engine, const struct nupa_channel *channel);
 
 static inline bool nupa_xrcd_same(const struct nupa_xrcd_id *a, const struct nupa_xrcd_id *b)
 {

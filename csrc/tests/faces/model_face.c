@@ -2,6 +2,7 @@
  * Single parts of the engine as a library, for the models in tests/unit: one ring with both its
  * ends, and the table of QP transitions. */
 #include "engine/device/device.h"
+#include "engine/qp/verbs.h"
 
 #include <stdlib.h>
 

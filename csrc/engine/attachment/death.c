@@ -2,11 +2,11 @@
  * The end of a channel: its peer died, left, or wrote nonsense.  Partners of its QPs complete with
  * errors, and what was held for it is given back. */
 #include "engine/channel/apart.h"
-#include "engine/device/device.h"
+#include "engine/attachment/attachment.h"
 #include "engine/fault/fault_internal.h"
 #include "engine/inject/inject_engine.h"
 #include "engine/net/net.h"
-#include "engine/transport/backlog.h"
+#include "engine/transport/xrc.h"
 #include "engine/cm/hooks.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
  * process then, and the thread polls: often after traffic, and less often the longer there is none.
  * Or it sleeps until a doorbell rings, if all others have one, too (bell.h). */
 #define _GNU_SOURCE
-#include "engine/device/device.h"
+#include "engine/attachment/attachment.h"
 #include "engine/cm/hooks.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The end of an attachment: what it owes is sent, and its slot is given back. */
 #include "engine/channel/apart.h"
-#include "engine/device/device.h"
+#include "engine/attachment/attachment.h"
 
 #include <sched.h>
 

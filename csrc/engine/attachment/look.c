@@ -2,7 +2,7 @@
  * Looking around where memory is not coherent: a process of another kernel cannot bump a word that
  * is looked at anyway.  So each process fetches, every LOOK_NS, the state of ports and the places
  * of network interfaces, and bumps its own epochs. */
-#include "engine/device/device.h"
+#include "engine/attachment/attachment.h"
 
 #define LOOK_NS 1000000u
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The life of a queue of a network interface: an attachment that becomes known as such, and ends.
  */
-#include "engine/device/device.h"
+#include "engine/attachment/attachment.h"
 #include "engine/net/net_internal.h"
 
 #include <errno.h>

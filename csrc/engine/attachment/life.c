@@ -9,7 +9,7 @@
  *
  * Where the kernel has no robust lists the word is 0, and the pid is all there is. */
 #define _GNU_SOURCE
-#include "engine/device/device.h"
+#include "engine/attachment/attachment.h"
 
 #include <errno.h>
 #include <fcntl.h>

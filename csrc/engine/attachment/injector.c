@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The attachment of an injector, made and ended. */
-#include "engine/device/device.h"
+#include "engine/attachment/attachment.h"
 #include "engine/inject/inject_engine.h"
 
 #include <errno.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One turn of the engine: answers that are due, what has arrived, what waits. */
-#include "engine/device/device.h"
+#include "engine/attachment/attachment.h"
 #include "engine/fault/fault_internal.h"
 #include "engine/inject/inject_engine.h"
 #include "engine/net/net.h"
-#include "engine/transport/backlog.h"
 #include "engine/transport/responder.h"
 #include "engine/cm/hooks.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Attachments of this process: which hosts of which fabrics it is on. */
 #define _GNU_SOURCE
-#include "engine/device/device.h"
+#include "engine/attachment/attachment.h"
 #include "engine/fault/fault_internal.h"
 #include "engine/net/net.h"
+#include "engine/qp/verbs.h"
 #include "engine/cm/hooks.h"
 
 #include <errno.h>
@@ -17,25 +18,6 @@
 
 #define FIRST_QPS 256u /* table entries backed at attach: they grow by doubling */
 #define FIRST_MRS 256u
-
-struct nupa_engine *nupa_engines;
-uint32_t nupa_engines_readers;
-static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
-
-void nupa_registry_lock(void)
-{
-	pthread_mutex_lock(&registry);
-}
-
-void nupa_registry_unlock(void)
-{
-	pthread_mutex_unlock(&registry);
-}
-
-void nupa_registry_init(void)
-{
-	pthread_mutex_init(&registry, NULL);
-}
 
 /* --- slots --------------------------------------------------------------------------- */
 
@@ -128,6 +110,13 @@ static void channel_free(struct nupa_channel *channel)
 	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
 		free(container_of(link, struct nupa_refusal, link));
 	free(channel);
+}
+
+void nupa_context_free(struct nupa_context *context)
+{
+	pthread_mutex_destroy(&context->events_mutex);
+	pthread_cond_destroy(&context->events_acked);
+	free(context);
 }
 
 static void engine_free(struct nupa_engine *engine)
@@ -320,14 +309,14 @@ static void engine_unlink(struct nupa_engine *engine)
 /* A program that ends without closing anything. */
 __attribute__((destructor)) static void leave_at_exit(void)
 {
-	pthread_mutex_lock(&registry);
+	nupa_registry_lock();
 	while (nupa_engines) {
 		struct nupa_engine *engine = nupa_engines;
 
 		engine_unlink(engine);
 		nupa_engine_leave(engine); /* not freed: other threads may still be in it */
 	}
-	pthread_mutex_unlock(&registry);
+	nupa_registry_unlock();
 }
 
 static void engine_link(struct nupa_engine *engine)
@@ -376,19 +365,19 @@ struct nupa_engine *nupa_engine_attach(struct nupa_fabric *fabric, uint32_t host
 
 	nupa_fork_prepare();
 	nupa_guard_install();
-	pthread_mutex_lock(&registry);
+	nupa_registry_lock();
 	engine = engine_new(fabric, host, NUPA_MOVER_NONE, why, why_bytes);
 	if (engine) {
 		engine->apart = true;
 		engine_link(engine);
 	}
-	pthread_mutex_unlock(&registry);
+	nupa_registry_unlock();
 	return engine;
 }
 
 void nupa_engine_detach(struct nupa_engine *engine)
 {
-	pthread_mutex_lock(&registry);
+	nupa_registry_lock();
 	nupa_engine_put(engine);
-	pthread_mutex_unlock(&registry);
+	nupa_registry_unlock();
 }

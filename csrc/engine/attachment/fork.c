@@ -7,7 +7,7 @@
  * parent's memory, registered or not, as of the fork: promoted memory is made private before, and
  * shared again after. */
 #define _GNU_SOURCE
-#include "engine/device/device.h"
+#include "engine/attachment/attachment.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

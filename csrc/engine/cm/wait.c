@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Identifiers that wait: for an answer, after an MRA, in timewait. */
+#include "engine/cm/internal.h"
+
+#define RESPONSE_NS (UINT64_C(4096) << CM_RESPONSE_TIMEOUT)
+/* Also how long a peer may repeat a request: 16 times the above. */
+#define SERVICE_NS (UINT64_C(4096) << CM_SERVICE_TIMEOUT)
+_Static_assert(SERVICE_NS >= (CM_RETRIES + 1) * RESPONSE_NS, "a remnant outlives repetitions");
+/* As cm.c waits after a disconnection, for a packet life time of 16: 4.096 us * 2^17. */
+#define TIMEWAIT_NS (UINT64_C(4096) << 17)
+
+void cm_stop_waiting(struct nupa_cm_id *id)
+{
+	nupa_list_del(&id->wait);
+	if (id->unsent)
+		id->engine->cm->unsent--;
+	id->unsent = false;
+}
+
+void cm_timer_at(struct nupa_engine *engine, uint64_t at_ns)
+{
+	const uint64_t next_ns = nupa_load_relaxed(&engine->cm_timer_ns);
+
+	if (!next_ns || at_ns < next_ns)
+		nupa_store_relaxed(&engine->cm_timer_ns, at_ns);
+}
+
+/* The port thread may sleep until a later time than the new one. */
+static void wait_on(struct nupa_cm_id *id, struct nupa_list *list, uint64_t ns)
+{
+	bool first = nupa_list_empty(list);
+
+	nupa_list_del(&id->wait);
+	id->deadline_ns = id->engine->now_ns() + ns;
+	nupa_list_add(list, &id->wait);
+	cm_timer_at(id->engine, id->deadline_ns);
+	if (first)
+		nupa_port_wake(id->engine);
+}
+
+void cm_wait(struct nupa_cm_id *id, enum cm_state state)
+{
+	id->state = state;
+	id->sent.tries = CM_RETRIES;
+	id->sent.extended = false;
+	wait_on(id, &id->engine->cm->waiting, RESPONSE_NS);
+}
+
+void cm_wait_again(struct nupa_cm_id *id)
+{
+	wait_on(id, &id->engine->cm->waiting, RESPONSE_NS);
+}
+
+void cm_extend(struct nupa_cm_id *id)
+{
+	if (id->sent.extended) /* once for each repetition: MRAs do not keep an id for ever */
+		return;
+	id->sent.extended = true;
+	wait_on(id, &id->engine->cm->extended, SERVICE_NS);
+}
+
+void cm_linger(struct nupa_cm_id *remnant)
+{
+	remnant->state = CM_CLOSED;
+	wait_on(remnant, &remnant->engine->cm->extended, SERVICE_NS);
+}
+
+void cm_timewait(struct nupa_cm_id *id)
+{
+	id->state = CM_TIMEWAIT;
+	wait_on(id, &id->engine->cm->timewait, TIMEWAIT_NS);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The transport of the verbs, for the folders above and among its files: a QP's state, its
+ * requester and its responder. */
+#ifndef NUPA_TRANSPORT_H
+#define NUPA_TRANSPORT_H
+
+#include "engine/queue/queue.h"
+#include "engine/trace/publish.h"
+
+/* state.c */
+void nupa_qp_publish(struct nupa_qp *qp);
+void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state);
+
+/* completion.c */
+/* To ERR: flushes both queues in order. */
+void nupa_qp_error(struct nupa_qp *qp);
+void nupa_qp_flush_rq(struct nupa_qp *qp);
+void nupa_requester_flush(struct nupa_qp *qp);
+void nupa_requester_fail(struct nupa_qp *qp, enum ibv_wc_status status);
+void nupa_cq_overrun(struct nupa_cq *cq, struct nupa_qp *qp);
+/* Completions of the QP go on, after a fault held them back. */
+void nupa_fault_unstick(struct nupa_qp *qp);
+
+/* The express lane is closed until something succeeds again (express.h I4). */
+static inline void nupa_qp_unsettle(struct nupa_qp *qp)
+{
+	qp->steady_tx = qp->steady_rx = false;
+}
+
+/* The place of the next completion, all of which the caller fills in, or NULL after an overrun.
+ * Built in place: a copy of what was just stored in smaller pieces stalls. */
+static inline struct nupa_cqe *nupa_cq_reserve(struct nupa_cq *cq, struct nupa_qp *qp)
+{
+	if (nupa_cq_full(cq)) {
+		if (!cq->ignore_overrun) {
+			nupa_cq_overrun(cq, qp);
+			return NULL;
+		}
+		cq->head++;
+	}
+	return &cq->ring[cq->tail & cq->mask];
+}
+
+/* How much of a message or response goes at once.  By a path with faults, where each packet has its
+ * own fate, as much as a packet carries. */
+static inline uint32_t nupa_part_bytes(const struct nupa_qp *qp)
+{
+	uint32_t most = nupa_dma_payload_max(qp->channel->tx.dma_bytes);
+	uint32_t mtu_bytes = nupa_qp_mtu_bytes(qp);
+
+	return unlikely(qp->channel->faulty) && mtu_bytes < most ? mtu_bytes : most;
+}
+
+/* IBTA 10.3.1.5: in SQD what has begun is finished, and nothing else begins. */
+static inline bool nupa_sq_has_begun(struct nupa_sq *sq)
+{
+	return sq->issued < sq->begun ||
+	       (sq->issued != sq->posted && nupa_sq_wqe(sq, sq->issued)->moved_bytes);
+}
+
+static inline bool nupa_sq_drained(struct nupa_sq *sq)
+{
+	return sq->acked == sq->issued && !nupa_sq_has_begun(sq);
+}
+
+static inline void nupa_requester_stop_waiting(struct nupa_qp *qp)
+{
+	qp->wait = NUPA_WAIT_NONE;
+	qp->wait_deadline_ns = 0;
+	qp->wait_until_ns = 0;
+	nupa_list_del(&qp->wait_link);
+}
+
+/* Whether an answer to a request with this PSN is one to this connection, and awaited. */
+static inline bool nupa_requester_awaits(const struct nupa_qp *qp, uint32_t psn)
+{
+	return qp->state >= IBV_QPS_RTS && qp->state <= IBV_QPS_SQE &&
+	       nupa_psn_incarnation(psn) == qp->incarnation;
+}
+
+/* partner.c */
+/* RC: this QP is about to be destroyed, its partner is told; and what the partner does. */
+void nupa_partner_leave(struct nupa_qp *qp);
+void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
+		       const struct nupa_msg *msg);
+/* Whether it was destroyed in order, by itself or with all others of its process. */
+bool nupa_partner_left(const struct nupa_qp *qp);
+
+/* sq.c, requester.c, requester_answers.c */
+void nupa_requester_run(struct nupa_qp *qp);
+void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn);
+void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg);
+void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
+			      const uint8_t *payload);
+void nupa_requester_atomic_resp(struct nupa_qp *qp, const struct nupa_msg *msg);
+void nupa_requester_lose_peer(struct nupa_qp *qp);
+/* Sends everything from this request on again, one retry less; false: there was none left. */
+bool nupa_requester_go_back(struct nupa_qp *qp, uint64_t index);
+
+/* responder.c, responder_jobs.c, responder_answers.c */
+void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *channel,
+			    struct nupa_msg *msg, const uint8_t *payload);
+bool nupa_responder_send_ack(struct nupa_qp *qp);
+/* express.c: true: the line was a small SEND, and has been received. */
+bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *channel,
+			  const struct nupa_msg *line);
+void nupa_responder_run_jobs(struct nupa_qp *qp);
+void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channel *channel);
+void nupa_responder_reset(struct nupa_qp *qp);
+/* Backlogs: delivers what has found a receive, drops what has waited for too long.  polled: the
+ * program has found this CQ empty; NULL: none. */
+void nupa_backlog_run(struct nupa_engine *engine, const struct nupa_cq *polled);
+
+/* backlog.c */
+/* The QP does not receive any more. */
+void nupa_backlog_drop(struct nupa_qp *qp);
+void nupa_backlog_lose_peer(struct nupa_engine *engine, const struct nupa_channel *channel);
+/* When to run again; UINT64_MAX: there is none. */
+uint64_t nupa_backlog_next_timer_ns(const struct nupa_engine *engine, uint64_t now_ns);
+
+/* mcast.c */
+bool nupa_mcast_is_group(const union ibv_gid *gid);
+/* Sends a datagram to all members; false: it waits, and is asked again. */
+bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe);
+bool nupa_mcast_attached(const struct nupa_qp *qp, const uint8_t mgid[16]);
+void nupa_mcast_free(struct nupa_engine *engine);
+
+/* retry.c: a request went by a path with faults; an answer has come; no timer any more. */
+void nupa_retry_sent(struct nupa_qp *qp);
+void nupa_retry_progress(struct nupa_qp *qp);
+void nupa_retry_stop(struct nupa_qp *qp);
+/* The QP is reset: nothing of faults is left. */
+void nupa_retry_reset(struct nupa_qp *qp);
+/* qp->faults, which it has from now on. */
+struct nupa_qp_faults *nupa_qp_faults(struct nupa_qp *qp);
+/* The path of this QP has a fault from now on; or none any more. */
+void nupa_retry_begin(struct nupa_qp *qp);
+void nupa_retry_end(struct nupa_qp *qp);
+/* requester_answers.c: all timers that are due; when the next one is. */
+uint64_t nupa_retry_run(struct nupa_engine *engine, uint64_t now_ns);
+/* Something is due at this time because of faults. */
+void nupa_fault_due(struct nupa_engine *engine, uint64_t at_ns);
+
+#endif
