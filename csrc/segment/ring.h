@@ -51,9 +51,10 @@ struct nupa_rx {
 	uint64_t head_flushed; /* ring_apart.c: what of head_published the producer can see */
 };
 
-/* ring_apart.c, the ends of a ring between kernels (I5).  Before nupa_rx_ready and nupa_rx_take:
- * the next line and its payload; behind them: how far we are. */
-void nupa_rx_fetch(const struct nupa_rx *rx);
+/* ring_apart.c, the ends of a ring between kernels (I5).  In place of nupa_rx_ready, and before
+ * nupa_rx_take: fetches the next line, and its payload if a message is there.  A message that comes
+ * later is not taken before the next fetch.  Behind them: how far we are. */
+bool nupa_rx_fetch(const struct nupa_rx *rx);
 void nupa_rx_flush_heads(struct nupa_rx *rx);
 /* In place of nupa_tx_publish. */
 void nupa_tx_publish_apart(struct nupa_tx *tx, struct nupa_msg *line, uint32_t dma_payload_bytes);

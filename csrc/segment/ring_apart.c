@@ -21,20 +21,23 @@ void nupa_tx_publish_apart(struct nupa_tx *tx, struct nupa_msg *line, uint32_t d
 	nupa_coherence->flush(NUPA_POINT_LINE, line, sizeof(*line));
 }
 
-void nupa_rx_fetch(const struct nupa_rx *rx)
+bool nupa_rx_fetch(const struct nupa_rx *rx)
 {
 	const struct nupa_msg *line = nupa_rx_line(rx);
 	uint32_t bytes;
 	uint64_t start;
 
 	nupa_coherence->fetch(NUPA_POINT_LINE, line, sizeof(*line));
-	if (!nupa_rx_ready(rx) || !(nupa_load_relaxed(&line->flags) & NUPA_F_DMA))
-		return;
-	bytes = nupa_load_relaxed(&line->length_bytes);
+	if (!nupa_rx_ready(rx))
+		return false;
+	bytes = nupa_load_relaxed(&line->flags) & NUPA_F_DMA
+		    ? nupa_load_relaxed(&line->length_bytes)
+		    : 0;
 	if (!bytes || bytes > nupa_dma_payload_max(rx->dma_bytes))
-		return; /* nupa_rx_take says that it is corrupt */
+		return true; /* without a payload, or nupa_rx_take says that it is corrupt */
 	(void)nupa_dma_span(rx->dma_head, rx->dma_bytes, bytes, &start);
 	nupa_coherence->fetch(NUPA_POINT_PAYLOAD, rx->dma + start, bytes);
+	return true;
 }
 
 void nupa_rx_flush_heads(struct nupa_rx *rx)

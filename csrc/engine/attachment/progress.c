@@ -133,8 +133,11 @@ static uint32_t drain_apart(struct nupa_engine *engine, struct nupa_channel *cha
 	uint32_t n = 0, taken = 1;
 
 	while (n < budget && taken) {
-		nupa_rx_fetch(&channel->rx);
-		taken = drain(engine, channel, 1);
+		taken = 0;
+		if (nupa_rx_fetch(&channel->rx))
+			taken = drain(engine, channel, 1);
+		else
+			nupa_rx_publish(&channel->rx);
 		nupa_rx_flush_heads(&channel->rx);
 		n += taken;
 	}

@@ -127,9 +127,7 @@ bool nupa_channel_left(const struct nupa_channel *channel);
 /* Whether a message of the peer lies in its ring. */
 static inline bool nupa_channel_ready(const struct nupa_channel *channel)
 {
-	if (unlikely(channel->apart))
-		nupa_rx_fetch(&channel->rx);
-	return nupa_rx_ready(&channel->rx);
+	return unlikely(channel->apart) ? nupa_rx_fetch(&channel->rx) : nupa_rx_ready(&channel->rx);
 }
 
 /* C7: whether the bytes just read of the peer's ring were the peer's.  A reaper changes a slot's
