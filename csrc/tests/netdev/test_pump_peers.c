@@ -211,7 +211,7 @@ static void a_full_ring_is_waited_for(void)
 
 	CHECK_EQ(getsockopt(lab->side[0], SOL_SOCKET, SO_SNDBUF, &room_bytes, &length), 0);
 	if (room_bytes < LAB_ROOM_BYTES) /* then answers would be lost while nobody reads them */
-		printf("     not lab_run: sockets hold %d bytes (net.core.wmem_max)\n", room_bytes);
+		printf("     not run: sockets hold %d bytes (net.core.wmem_max)\n", room_bytes);
 	AWAIT(is_up(fabric, 2));
 	/* A machine that is busy for longer than a sender waits loses frames: then once more. */
 	for (int round = 0; room_bytes >= LAB_ROOM_BYTES && (round == 0 || full); round++) {

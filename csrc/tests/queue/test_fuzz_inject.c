@@ -300,13 +300,23 @@ static void send(struct scene *s, const struct frame *f)
 	s->verdicts[result.verdict]++;
 }
 
-/* A message as no injector sends it: the frame's packet, broken. */
-static struct frame forged(struct scene *s, const struct frame *f)
+static void flip_bits(struct scene *s, struct frame *f, uint32_t most_bytes)
+{
+	for (uint32_t flips = pick(s, 4); flips; flips--)
+		f->bytes[pick(s, pick(s, 4) ? most_bytes : f->length)] ^=
+		    (uint8_t)(1u << pick(s, 8));
+}
+
+/* A message as no injector sends it: the packet of a frame, either of them broken. */
+static struct frame forged(struct scene *s, struct frame *f)
 {
 	struct nupa_inject_packet packet;
 	const uint8_t *payload;
 	struct frame out;
 
+	flip_bits(s, f, HEADERS_AT);
+	if (!pick(s, 4))
+		f->length = 1 + pick(s, f->length);
 	if (!nupa_inject_decode(f->bytes, f->length, &packet, &payload)) {
 		packet.dqpn = s->b->qp->qp_num;
 		packet.payload_bytes = pick(s, f->length);
@@ -316,16 +326,14 @@ static struct frame forged(struct scene *s, const struct frame *f)
 	CHECK(out.length <= sizeof(out.bytes));
 	memcpy(out.bytes, &packet, sizeof(packet));
 	memcpy(out.bytes + sizeof(packet), payload, packet.payload_bytes);
-	for (uint32_t flips = pick(s, 4); flips; flips--)
-		out.bytes[pick(s, pick(s, 4) ? (uint32_t)sizeof(packet) : out.length)] ^=
-		    (uint8_t)(1u << pick(s, 8));
+	flip_bits(s, &out, (uint32_t)sizeof(packet));
 	if (pick(s, 2))
 		out.length = 1 + pick(s, out.length);
 	return out;
 }
 
 /* Past the injector's decoder. */
-static void forge(struct scene *s, const struct frame *of)
+static void forge(struct scene *s, struct frame *of)
 {
 	const struct frame message = forged(s, of), *f = &message;
 	struct nupa_inject_result result;
