@@ -38,9 +38,10 @@ struct page_move {
 /* EAGAIN is a folio that another part of the kernel has at this moment, or a pinned huge page. */
 #define MOVE_TRIES 16u
 
-static int uffd = -1;
-static bool user_mode_only;
-static uint64_t aside; /* NUPA_PIECE_PAGES pages, empty but in a hold; 0: pages cannot be moved */
+static int uffd NUPA_NOT_PROMOTED = -1;
+static bool user_mode_only NUPA_NOT_PROMOTED;
+/* NUPA_PIECE_PAGES pages, empty but in a hold; 0: pages cannot be moved. */
+static uint64_t aside NUPA_NOT_PROMOTED;
 
 static int open_any(void)
 {

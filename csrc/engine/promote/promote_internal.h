@@ -22,6 +22,11 @@
 #include <signal.h>
 #include <sys/types.h>
 
+/* Variables that are used while pages are replaced.  A promotion of their own page would wait for
+ * itself, so they lie in .data: it is mapped from a file, and such memory is not promoted.  In a
+ * program that contains the engine .bss is one with the program's. */
+#define NUPA_NOT_PROMOTED __attribute__((section(".data")))
+
 /* --- promote_maps.c ------------------------------------------------------------------ */
 
 /* A mapping, as proc_pid_maps(5) has it. */
@@ -88,13 +93,6 @@ void nupa_hold_end(struct nupa_hold *hold, bool replaced);
 
 /* --- promote_swap.c ------------------------------------------------------------------ */
 
-/* Memory to leave alone: threads' stacks (signal frames) and control blocks (rseq, tid), which the
- * kernel writes at any time, and memory that we write. */
-struct nupa_keep_out {
-	uint64_t from, to;
-};
-/* Memory that we write while writers are held off. */
-struct nupa_keep_out nupa_swap_scratch(void);
 /* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.
  * The mapping that was there goes to [park, +bytes), which is the caller's, without its pages.
  * Returns how many bytes have, from the front: what may be pinned stays as it is.
@@ -111,6 +109,11 @@ uint64_t nupa_swap_out(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, 
 
 /* --- promote_keep.c ------------------------------------------------------------------ */
 
+/* Memory to leave alone: threads' stacks (signal frames) and control blocks (rseq, tid), which the
+ * kernel writes at any time, and memory that we write. */
+struct nupa_keep_out {
+	uint64_t from, to;
+};
 /* All of it, now, in no order: how many, or -errno. */
 int nupa_keep_outs(struct nupa_keep_out *keep_outs, int n_max);
 

@@ -82,15 +82,14 @@ int nupa_keep_outs(struct nupa_keep_out *keep_outs, int n_max)
 	keep_outs[0].to = (frame + FRAMES_BYTES + page - 1) & ~(page - 1);
 	keep_outs[1].from = error_word & ~(page - 1);
 	keep_outs[1].to = keep_outs[1].from + page;
-	keep_outs[2] = nupa_swap_scratch();
 	tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (tasks < 0)
 		return -errno;
 	n = nupa_maps_open(&maps);
 	if (n == 0) {
-		n = keep_outs_of_threads(&maps, tasks, keep_outs + 3, n_max - 3);
+		n = keep_outs_of_threads(&maps, tasks, keep_outs + 2, n_max - 2);
 		nupa_maps_close(&maps);
 	}
 	close(tasks);
-	return n < 0 ? n : n + 3;
+	return n < 0 ? n : n + 2;
 }

@@ -35,7 +35,7 @@ struct maps_query {
 
 uint64_t nupa_page_bytes(void)
 {
-	static uint64_t bytes;
+	static uint64_t bytes NUPA_NOT_PROMOTED;
 
 	if (!bytes)
 		bytes = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -132,7 +132,7 @@ static int read_text(struct nupa_maps *maps)
 
 int nupa_maps_open(struct nupa_maps *maps)
 {
-	static bool text_only; /* as the kernel is */
+	static bool text_only NUPA_NOT_PROMOTED; /* as the kernel is */
 	struct maps_query q = { .size = sizeof(q), .flags = MAPS_COVERING_OR_NEXT };
 	int error = 0;
 

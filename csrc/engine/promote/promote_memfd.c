@@ -14,9 +14,9 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-static int memfd = -1;
-static dev_t memfd_device;
-static uint64_t memfd_inode;
+static int memfd NUPA_NOT_PROMOTED = -1;
+static dev_t memfd_device NUPA_NOT_PROMOTED;
+static uint64_t memfd_inode NUPA_NOT_PROMOTED;
 
 bool nupa_memfd_is_there(void)
 {

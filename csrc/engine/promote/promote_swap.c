@@ -24,7 +24,8 @@
 /* proc_pid_pagemap(5): present, swapped out. */
 #define PAGE_IN_USE (UINT64_C(3) << 62)
 
-static uint64_t pages[NUPA_PIECE_PAGES]; /* what the kernel says of each page of the piece */
+/* What the kernel says of each page of the piece. */
+static uint64_t pages[NUPA_PIECE_PAGES] NUPA_NOT_PROMOTED;
 
 /* System calls are made directly: the wrappers of sanitizers look at memory that is not ours. */
 static long call_pread(int fd, uint64_t to, uint64_t bytes, uint64_t offset)
@@ -35,16 +36,6 @@ static long call_pread(int fd, uint64_t to, uint64_t bytes, uint64_t offset)
 static long call_pwrite(int fd, uint64_t from, uint64_t bytes, uint64_t offset)
 {
 	return syscall(SYS_pwrite64, fd, from, bytes, offset);
-}
-
-struct nupa_keep_out nupa_swap_scratch(void)
-{
-	uint64_t page = nupa_page_bytes();
-
-	return (struct nupa_keep_out){
-		.from = (uintptr_t)pages & ~(page - 1),
-		.to = ((uintptr_t)pages + sizeof(pages) + page - 1) & ~(page - 1),
-	};
 }
 
 /* --- in ------------------------------------------------------------------------------ */

@@ -155,12 +155,8 @@ static struct ibv_mr *reg(const struct owner *owner, void *at, size_t bytes)
 
 #define SOME 3000u
 
-/* A library's variables and a program's share no page.  Here the engine is in the program, and its
- * variables follow these. */
-#define BEHIND NUPA_PAGE_BYTES
-
-static uint8_t zeros[3 * SOME + BEHIND];           /* .bss */
-static uint8_t data[3 * SOME + BEHIND] = { 1, 2 }; /* .data, of a file */
+static uint8_t zeros[3 * SOME];           /* .bss */
+static uint8_t data[3 * SOME] = { 1, 2 }; /* .data, of a file */
 
 /* The middle third of it is the region. */
 static void is_reached(const struct owner *owner, uint8_t *at)
@@ -208,6 +204,24 @@ static void reach_all(const struct owner *owner)
 static void memory_of_every_kind_is_reached(void)
 {
 	with_peer(reach_all);
+}
+
+/* The linker's: all of .bss, the engine's variables with the program's. */
+extern uint8_t __bss_start[], _end[];
+
+static void reach_bss(const struct owner *owner)
+{
+	struct ibv_mr *mr = reg(owner, __bss_start, (size_t)(_end - __bss_start));
+
+	ask(owner, IBV_WR_RDMA_WRITE, mr, zeros, SOME, UINT64_C(0x0606060606060606));
+	CHECK(is_filled(zeros, SOME, 6));
+	is_reached(owner, zeros);
+	CHECK_EQ(nupa_dereg_mr(mr), 0);
+}
+
+static void memory_with_the_engines_variables_is_reached(void)
+{
+	with_peer(reach_bss);
 }
 
 /* Pinned before its registration, and while it is registered. */
@@ -373,6 +387,7 @@ int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
 		CASE(memory_of_every_kind_is_reached),
+		CASE(memory_with_the_engines_variables_is_reached),
 		CASE(memory_that_is_pinned_is_reached),
 		CASE(a_fork_takes_a_copy_and_leaves_peers_the_parents_memory),
 		CASE(no_write_of_a_peer_is_lost_to_a_fork),
