@@ -66,7 +66,7 @@ def _flag(flag: record.Flag, text: str) -> Field:
 _TRANSPORT = f"h_layer == {int(fast.Layer.TRANSPORT)}"
 _LINK = f"h_layer >= {int(fast.Layer.LINK)}"
 _NETWORK = f"h_layer >= {int(fast.Layer.NETWORK)}"
-_PORTS = f"h_protocol in ({int(ip_tables.Protocol.TCP)}, {int(ip_tables.Protocol.UDP)})"
+_PORTS = f"h_protocol in ({int(ip_tables.IpProtocol.TCP)}, {int(ip_tables.IpProtocol.UDP)})"
 _GSI = f"{_TRANSPORT} and h_dqpn == 1 and h_mad_class"
 _NATIVE = "h_dlid or h_slid"
 _IS_NUPA = f"n_fault != {int(record_columns.RecordFault.LINK)}"

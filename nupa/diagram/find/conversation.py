@@ -10,11 +10,11 @@ from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.transfer import Transfer
 from nupa.packet.decode.fast import Layer
 from nupa.packet.tables import cm as cm_tables
-from nupa.packet.tables.ip import ETHERTYPES, PROTOCOLS, Protocol
+from nupa.packet.tables.ip import ETHERTYPES, PROTOCOLS, IpProtocol
 
 _MAD_TRANSACTION = (8, 8)  # place and bytes of the transaction ID
 CNP = "CNP"
-_PORTS = (Protocol.TCP, Protocol.UDP)
+_PORTS = (IpProtocol.TCP, IpProtocol.UDP)
 
 
 class Conversation(NamedTuple):

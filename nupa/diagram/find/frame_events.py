@@ -8,7 +8,7 @@ from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.operations import LABELS, ROLES, Role
 from nupa.packet.decode.fast import FrameFault, Header, Layer
-from nupa.packet.tables.ip import Ethertype, Protocol
+from nupa.packet.tables.ip import Ethertype, IpProtocol
 from nupa.packet.tables.opcodes import (
     ACKNOWLEDGE,
     COMPARE_SWAP,
@@ -112,12 +112,12 @@ def _describe_net(event: Event, frames: Frames, n: int) -> None:
         event.name = _ARP_NAMES.get(code, event.name)
     elif headers.fault[n] in (FrameFault.FRAGMENT, FrameFault.CUT, FrameFault.LENGTH):
         event.extra.append(FrameFault(headers.fault[n]).name.lower())
-    elif protocol == Protocol.TCP and headers.layer[n] == Layer.PORTS:
+    elif protocol == IpProtocol.TCP and headers.layer[n] == Layer.PORTS:
         _describe_tcp(event, frames, n)
-    elif protocol == Protocol.UDP and headers.layer[n] == Layer.PORTS:
+    elif protocol == IpProtocol.UDP and headers.layer[n] == Layer.PORTS:
         event.fold = ("net", event.name, event.source)
-    elif protocol in (Protocol.ICMP, Protocol.ICMPV6) and headers.layer[n] == Layer.NETWORK:
-        names = _ICMP_NAMES if protocol == Protocol.ICMP else _ICMPV6_NAMES
+    elif protocol in (IpProtocol.ICMP, IpProtocol.ICMPV6) and headers.layer[n] == Layer.NETWORK:
+        names = _ICMP_NAMES if protocol == IpProtocol.ICMP else _ICMPV6_NAMES
         kind = frames.data(n, at, 1)
         if kind:
             event.name += f" {names.get(kind[0], f'type {kind[0]}')}"

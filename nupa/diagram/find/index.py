@@ -10,8 +10,8 @@ from array import array
 from bisect import bisect_left
 from os import PathLike, fspath
 
-from nupa.diagram.find.survey import Survey
 from nupa.diagram.find.transfer import Transfer
+from nupa.diagram.find.transfer_finder import TransferFinder
 from nupa.packet.pcapng.reader import PcapngError, Reader
 
 NEAR_MAX = 3
@@ -24,15 +24,15 @@ class Index:
     reading ended, None at the file's end.
     """
 
-    def __init__(self, path: str, survey: Survey, damage: PcapngError | None) -> None:
+    def __init__(self, path: str, finder: TransferFinder, damage: PcapngError | None) -> None:
         self.path = path
         self.damage = damage
-        self.packets = len(survey.owners)
-        self.first_ns = survey.first_ns
-        self.unassigned = survey.owners.count(0)
-        self._places: array[int] = survey.owners
-        self._by_place = survey.transfers
-        self.transfers = sorted(survey.transfers, key=lambda found: (found.start_ns, found.place))
+        self.packets = len(finder.owners)
+        self.first_ns = finder.first_ns
+        self.unassigned = finder.owners.count(0)
+        self._places: array[int] = finder.owners
+        self._by_place = finder.transfers
+        self.transfers = sorted(finder.transfers, key=lambda found: (found.start_ns, found.place))
         for number, transfer in enumerate(self.transfers, 1):
             transfer.number = number
         self.by_id = {found.id: found for found in self.transfers if found.id}
@@ -74,15 +74,15 @@ def read_index(path: str | PathLike[str]) -> Index:
     Of a damaged file it finds those before the damage.  PcapngError if it cannot be opened or is
     not a pcapng or pcap file.
     """
-    survey = Survey()
+    finder = TransferFinder()
     damage = None
     with Reader(path) as reader:
         try:
             for batch in reader.batches():
-                survey.add(batch, reader.section)
+                finder.add(batch, reader.section)
         except PcapngError as error:
             if reader.section is None:
                 raise
             damage = error
-    survey.finish()
-    return Index(fspath(path), survey, damage)
+    finder.finish()
+    return Index(fspath(path), finder, damage)

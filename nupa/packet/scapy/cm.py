@@ -50,7 +50,7 @@ class MAD(LayoutLayer):
         return (pkt + pay).ljust(tables.MAD_BYTES, b"\0")
 
 
-class _Message(LayoutLayer):
+class _CmMessage(LayoutLayer):
     """A message of connection management."""
 
     information_bytes_max: ClassVar[int] = 0
@@ -64,7 +64,7 @@ class _Message(LayoutLayer):
         return super().do_dissect(s)
 
 
-class _Requesting(_Message):
+class _Requesting(_CmMessage):
     """A message whose private data begins with IP addresses if its service is an IP port."""
 
     def guess_payload_class(self, payload: bytes) -> Any:
@@ -73,7 +73,7 @@ class _Requesting(_Message):
         return super().guess_payload_class(payload)
 
 
-class _Informing(_Message):
+class _Informing(_CmMessage):
     """A message whose layout ends with 72 bytes of additional information."""
 
     information_bytes_max = tables.INFORMATION_BYTES
@@ -89,7 +89,7 @@ class REQ(_Requesting):
     layout = tables.REQ
 
 
-class MRA(_Message):
+class MRA(_CmMessage):
     layout = tables.MRA
 
 
@@ -98,23 +98,23 @@ class REJ(_Informing):
     fields_desc = [*fields_of(layout), _information()]  # noqa: RUF012
 
 
-class REP(_Message):
+class REP(_CmMessage):
     layout = tables.REP
 
 
-class RTU(_Message):
+class RTU(_CmMessage):
     layout = tables.RTU
 
 
-class DREQ(_Message):
+class DREQ(_CmMessage):
     layout = tables.DREQ
 
 
-class DREP(_Message):
+class DREP(_CmMessage):
     layout = tables.DREP
 
 
-class LAP(_Message):
+class LAP(_CmMessage):
     layout = tables.LAP
 
 
@@ -141,7 +141,7 @@ class IPCM(LayoutLayer):
     layout = tables.IPCM
 
 
-MESSAGES: dict[str, type[_Message]] = {
+MESSAGES: dict[str, type[_CmMessage]] = {
     cls.__name__: cls for cls in (REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP, LAP, APR)
 }
 

@@ -25,7 +25,7 @@ class CxlCache(LayoutLayer):
     layout = tables.CXL_CACHE
 
 
-class _Message(LayoutLayer):
+class _CacheMessage(LayoutLayer):
     """A message; its summary has the name of its opcode, if it has one."""
 
     def mysummary(self) -> str:
@@ -35,19 +35,19 @@ class _Message(LayoutLayer):
         return self.sprintf(f"{self.name} %{name}.opcode%")
 
 
-class D2HReq(_Message):
+class D2HReq(_CacheMessage):
     name = "D2H Req"
     layout = tables.D2H_REQ
     fields_desc = fields_of(layout, opcode=3)
 
 
-class D2HRsp(_Message):
+class D2HRsp(_CacheMessage):
     name = "D2H Rsp"
     layout = tables.D2H_RSP
     fields_desc = fields_of(layout, opcode=4)
 
 
-class D2HData(_Message):
+class D2HData(_CacheMessage):
     """`byte_enables` are there if `bep` is set; bit n is byte n of the line."""
 
     name = "D2H Data"
@@ -58,19 +58,19 @@ class D2HData(_Message):
     ]
 
 
-class H2DReq(_Message):
+class H2DReq(_CacheMessage):
     name = "H2D Req"
     layout = tables.H2D_REQ
     fields_desc = fields_of(layout, opcode=1)
 
 
-class H2DRsp(_Message):
+class H2DRsp(_CacheMessage):
     name = "H2D Rsp"
     layout = tables.H2D_RSP
     fields_desc = fields_of(layout, opcode=4)
 
 
-class H2DData(_Message):
+class H2DData(_CacheMessage):
     name = "H2D Data"
     layout = tables.H2D_DATA
 

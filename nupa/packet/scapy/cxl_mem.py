@@ -25,7 +25,7 @@ class CxlMem(LayoutLayer):
     layout = tables.CXL_MEM
 
 
-class _Message(LayoutLayer):
+class _MemMessage(LayoutLayer):
     """A message; its summary has the name of its opcode."""
 
     def mysummary(self) -> str:
@@ -33,7 +33,7 @@ class _Message(LayoutLayer):
         return self.sprintf(f"{self.name} %{name}.opcode%")
 
 
-class M2SReq(_Message):
+class M2SReq(_MemMessage):
     name = "M2S Req"
     layout = tables.M2S_REQ
 
@@ -47,7 +47,7 @@ def _is_partial(pkt: Packet) -> bool:
     return pkt.opcode in tables.PARTIAL_WRITES
 
 
-class _WithTrailer(_Message):
+class _WithTrailer(_MemMessage):
     """A message with trailers; sets `trp` unless it is given.  68B flits have no such bit."""
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
@@ -74,17 +74,17 @@ class M2SRwD(_WithTrailer):
     ]
 
 
-class M2SBIRsp(_Message):
+class M2SBIRsp(_MemMessage):
     name = "M2S BIRsp"
     layout = tables.M2S_BIRSP
 
 
-class S2MBISnp(_Message):
+class S2MBISnp(_MemMessage):
     name = "S2M BISnp"
     layout = tables.S2M_BISNP
 
 
-class S2MNDR(_Message):
+class S2MNDR(_MemMessage):
     name = "S2M NDR"
     layout = tables.S2M_NDR
 

@@ -194,7 +194,7 @@ class CompletionData(_Completion):
     name = "CplD"
 
 
-class _Message(LayoutLayer):
+class _MessageTlp(LayoutLayer):
     def mysummary(self) -> str:
         lower = self.underlayer
         routing = lower.type & 7 if isinstance(lower, TLP) else None
@@ -202,12 +202,12 @@ class _Message(LayoutLayer):
         return f"{self.name} {tables.MESSAGES.get(self.code, hex(self.code))} {way}".rstrip()
 
 
-class Message(_Message):
+class Message(_MessageTlp):
     name = "Msg"
     layout = tables.MESSAGE
 
 
-class MessageData(_Message):
+class MessageData(_MessageTlp):
     name = "MsgD"
     layout = tables.MESSAGE
 

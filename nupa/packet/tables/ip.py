@@ -17,7 +17,7 @@ class Ethertype(IntEnum):
     ROCE = 0x8915  # IBTA A16.4
 
 
-class Protocol(IntEnum):
+class IpProtocol(IntEnum):
     """The protocol of an IP packet: Protocol of IPv4, Next Header of IPv6."""
 
     ICMP = 1
@@ -37,10 +37,10 @@ ETHERTYPES: dict[int, str] = {
     Ethertype.ROCE: "RoCE",
 }
 PROTOCOLS: dict[int, str] = {
-    Protocol.ICMP: "ICMP",
-    Protocol.IGMP: "IGMP",
-    Protocol.TCP: "TCP",
-    Protocol.UDP: "UDP",
-    Protocol.ICMPV6: "ICMPv6",
-    Protocol.SCTP: "SCTP",
+    IpProtocol.ICMP: "ICMP",
+    IpProtocol.IGMP: "IGMP",
+    IpProtocol.TCP: "TCP",
+    IpProtocol.UDP: "UDP",
+    IpProtocol.ICMPV6: "ICMPv6",
+    IpProtocol.SCTP: "SCTP",
 }

@@ -56,7 +56,7 @@ _DETH, _RETH, _ATOMIC_ETH = int(Header.DETH), int(Header.RETH), int(Header.Atomi
 _OF_RECORDS, _RETRY = int(OF_RECORDS), int(Mark.RETRY)
 
 
-class Survey:
+class TransferFinder:
     """Finds the transfers of a capture, batch by batch.
 
     *owners*: for each packet 1 + the place of its transfer in *transfers*, 0 if it has none.
