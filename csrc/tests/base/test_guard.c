@@ -69,7 +69,7 @@ static void check_copies(copy_function function, size_t least)
 	}
 }
 
-static void copies_are_whole_or_say_so(void)
+TEST(copies_are_whole_or_say_so)
 {
 	nupa_guard_install();
 	check_copies(copy, 0);
@@ -82,7 +82,7 @@ static void copies_are_whole_or_say_so(void)
 #endif
 }
 
-static void atomics_are_executed_or_say_so(void)
+TEST(atomics_are_executed_or_say_so)
 {
 	uint8_t *at = map_with_end(1);
 	uint64_t *there = (uint64_t *)(void *)at, *gone = (uint64_t *)(void *)(at + PAGE);
@@ -171,7 +171,7 @@ static void fault(void)
 	CHECK(seen == (void *)(uintptr_t)(nowhere + 24));
 }
 
-static void a_handler_that_was_there_has_the_faults_of_the_program(void)
+TEST(a_handler_that_was_there_has_the_faults_of_the_program)
 {
 	map_nowhere();
 	set_function(jump_back, 0);
@@ -183,7 +183,7 @@ static void a_handler_that_was_there_has_the_faults_of_the_program(void)
 	}
 }
 
-static void a_handler_that_comes_later_has_them_too(void)
+TEST(a_handler_that_comes_later_has_them_too)
 {
 	map_nowhere();
 	nupa_guard_install();
@@ -268,7 +268,7 @@ static void crash_though_ignored(void)
 	nowhere[8] = 1;
 }
 
-static void programs_that_crash_end_by_their_signal(void)
+TEST(programs_that_crash_end_by_their_signal)
 {
 	map_nowhere();
 	nupa_guard_install();
@@ -285,7 +285,7 @@ static void programs_that_crash_end_by_their_signal(void)
 #define NO_PTRACE 77
 
 /* A debugger and a core file see the instruction and the address of the fault. */
-static void the_last_signal_is_that_of_the_fault(void)
+TEST(the_last_signal_is_that_of_the_fault)
 {
 	siginfo_t info = { 0 };
 	int status;
@@ -328,7 +328,7 @@ static void *block_all_and_copy(void *nothing)
 	return nothing;
 }
 
-static void a_thread_that_blocks_all_signals_copies_too(void)
+TEST(a_thread_that_blocks_all_signals_copies_too)
 {
 	pthread_t thread;
 
@@ -336,19 +336,4 @@ static void a_thread_that_blocks_all_signals_copies_too(void)
 	nupa_guard_install();
 	CHECK_EQ(pthread_create(&thread, NULL, block_all_and_copy, NULL), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(copies_are_whole_or_say_so),
-		CASE(atomics_are_executed_or_say_so),
-		CASE(a_handler_that_was_there_has_the_faults_of_the_program),
-		CASE(a_handler_that_comes_later_has_them_too),
-		CASE(programs_that_crash_end_by_their_signal),
-		CASE(the_last_signal_is_that_of_the_fault),
-		CASE(a_thread_that_blocks_all_signals_copies_too),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

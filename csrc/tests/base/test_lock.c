@@ -29,7 +29,7 @@ static void *count_in_bursts(void *arg)
 	return NULL;
 }
 
-static void threads_lose_no_update(void)
+TEST(threads_lose_no_update)
 {
 	struct shared shared = { 0 };
 	pthread_t threads[THREADS];
@@ -57,7 +57,7 @@ static void *take_once(void *arg)
 	return NULL;
 }
 
-static void the_bias_is_earned_and_taken_away(void)
+TEST(the_bias_is_earned_and_taken_away)
 {
 	struct nupa_lock lock;
 	pthread_t other;
@@ -80,7 +80,7 @@ static void *earn_and_end(void *arg)
 	return NULL;
 }
 
-static void a_thread_that_ended_with_the_bias_holds_up_nobody(void)
+TEST(a_thread_that_ended_with_the_bias_holds_up_nobody)
 {
 	struct nupa_lock lock;
 	pthread_t other;
@@ -118,7 +118,7 @@ static bool another_thread_gets(struct nupa_lock *lock)
 	return attempt.got;
 }
 
-static void a_try_respects_holders_and_the_bias(void)
+TEST(a_try_respects_holders_and_the_bias)
 {
 	struct nupa_lock lock, outer;
 
@@ -143,16 +143,4 @@ static void a_try_respects_holders_and_the_bias(void)
 	nupa_lock_release(&outer);
 	take_once(&lock);
 	take_once(&outer);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(threads_lose_no_update),
-		CASE(the_bias_is_earned_and_taken_away),
-		CASE(a_thread_that_ended_with_the_bias_holds_up_nobody),
-		CASE(a_try_respects_holders_and_the_bias),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

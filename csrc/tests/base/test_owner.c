@@ -86,7 +86,7 @@ static void look_at_names(const struct nupa_fabric *fabric)
 	CHECK_EQ(try_open(proc), 0);
 }
 
-static void a_link_to_a_fabric_is_refused(void)
+TEST(a_link_to_a_fabric_is_refused)
 {
 	in_a_folder(look_at_names);
 }
@@ -108,7 +108,7 @@ static void look_at_modes(const struct nupa_fabric *fabric)
 	CHECK_EQ(st.st_mode & 07777, 0600);
 }
 
-static void a_fabric_that_is_open_to_others_is_refused(void)
+TEST(a_fabric_that_is_open_to_others_is_refused)
 {
 	in_a_folder(look_at_modes);
 }
@@ -128,7 +128,7 @@ static void look_at_owners(const struct nupa_fabric *fabric)
 	CHECK_EQ(errno, EPERM);
 }
 
-static void another_users_fabric_is_refused(void)
+TEST(another_users_fabric_is_refused)
 {
 	if (geteuid() == 0)
 		in_a_folder(look_at_owners);
@@ -172,7 +172,7 @@ static void look_from_a_namespace(const struct nupa_fabric *fabric)
 		puts("not done: no user namespaces here");
 }
 
-static void a_user_namespace_must_map_its_user(void)
+TEST(a_user_namespace_must_map_its_user)
 {
 	in_a_folder(look_from_a_namespace);
 }
@@ -214,7 +214,7 @@ static void call_a_stranger(const struct nupa_fabric *fabric)
 	CHECK_EQ(chown(folder, 0, (gid_t)-1), 0);
 }
 
-static void another_users_doorbell_is_refused(void)
+TEST(another_users_doorbell_is_refused)
 {
 	if (geteuid() == 0)
 		in_a_folder(call_a_stranger);
@@ -244,21 +244,7 @@ static void call_a_server_that_accepts_nobody(const struct nupa_fabric *fabric)
 	close(listener);
 }
 
-static void a_doorbell_that_accepts_nobody_is_not_waited_for(void)
+TEST(a_doorbell_that_accepts_nobody_is_not_waited_for)
 {
 	in_a_folder(call_a_server_that_accepts_nobody);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_link_to_a_fabric_is_refused),
-		CASE(a_fabric_that_is_open_to_others_is_refused),
-		CASE(another_users_fabric_is_refused),
-		CASE(a_user_namespace_must_map_its_user),
-		CASE(another_users_doorbell_is_refused),
-		CASE(a_doorbell_that_accepts_nobody_is_not_waited_for),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -228,7 +228,7 @@ static void one_round(struct nupa_fabric *fabric, uint8_t *data)
 	recorder_close(&b);
 }
 
-static void nonsense_in_rings_is_passed(void)
+TEST(nonsense_in_rings_is_passed)
 {
 	const uint64_t ns = test_fuzz_ns(0), until_ns = test_now_ns() + ns;
 	struct nupa_fabric *fabric = test_fabric();
@@ -241,13 +241,4 @@ static void nonsense_in_rings_is_passed(void)
 		one_round(fabric, data);
 	free(data);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(nonsense_in_rings_is_passed),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

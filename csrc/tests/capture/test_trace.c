@@ -112,7 +112,7 @@ static void send(struct stage *s, uint64_t wr_id, uint32_t bytes)
 	cq_expect(s->b->recv_cq, wr_id, IBV_WC_SUCCESS);
 }
 
-static void nobody_who_watches_costs_nothing(void)
+TEST(nobody_who_watches_costs_nothing)
 {
 	struct stage s = stage_open(NUPA_MOVER_LOCAL);
 
@@ -171,7 +171,7 @@ static void a_send(uint32_t bytes)
 	fabric_close(s.fabric, s.a, s.b);
 }
 
-static void a_send_is_recorded_from_request_to_completions(void)
+TEST(a_send_is_recorded_from_request_to_completions)
 {
 	a_send(8);
 	a_send(5000);
@@ -179,7 +179,7 @@ static void a_send_is_recorded_from_request_to_completions(void)
 }
 
 /* Of each packet's payload the first bytes. */
-static void of_each_packet_the_first_bytes_are_kept(void)
+TEST(of_each_packet_the_first_bytes_are_kept)
 {
 	struct stage s = stage_open(NUPA_MOVER_LOCAL);
 	const struct nupa_trace_record *record;
@@ -202,7 +202,7 @@ static void of_each_packet_the_first_bytes_are_kept(void)
 	fabric_close(s.fabric, s.a, s.b);
 }
 
-static void direct_accesses_are_recorded_in_chunks(void)
+TEST(direct_accesses_are_recorded_in_chunks)
 {
 	struct stage s = stage_open(NUPA_MOVER_LOCAL);
 	const struct nupa_trace_record *record;
@@ -235,7 +235,7 @@ static void direct_accesses_are_recorded_in_chunks(void)
 }
 
 /* The message that tells of a WRITE's immediate data is not recorded beside the data. */
-static void immediate_data_is_recorded_once(void)
+TEST(immediate_data_is_recorded_once)
 {
 	struct stage s = stage_open(NUPA_MOVER_LOCAL);
 	const struct nupa_trace_record *record;
@@ -263,7 +263,7 @@ static void immediate_data_is_recorded_once(void)
 }
 
 /* Many laps: records stay whole, in sequence, and end where the ring does. */
-static void records_stay_whole_and_in_sequence_over_laps(void)
+TEST(records_stay_whole_and_in_sequence_over_laps)
 {
 	struct stage s = stage_open(NUPA_MOVER_RELAY);
 	const struct nupa_trace_record *record;
@@ -283,7 +283,7 @@ static void records_stay_whole_and_in_sequence_over_laps(void)
 }
 
 /* A later attachment or queue records from its first event on. */
-static void who_comes_late_records_from_the_first_thing_on(void)
+TEST(who_comes_late_records_from_the_first_thing_on)
 {
 	struct stage s = stage_open(NUPA_MOVER_LOCAL);
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -304,7 +304,7 @@ static void who_comes_late_records_from_the_first_thing_on(void)
 }
 
 /* Nobody records for ever for a watcher that was killed. */
-static void a_dead_watcher_is_forgotten_within_a_lap(void)
+TEST(a_dead_watcher_is_forgotten_within_a_lap)
 {
 	struct stage s = stage_open(NUPA_MOVER_RELAY);
 
@@ -316,7 +316,7 @@ static void a_dead_watcher_is_forgotten_within_a_lap(void)
 	fabric_close(s.fabric, s.a, s.b);
 }
 
-static void who_comes_when_all_watchers_are_dead_records_nothing(void)
+TEST(who_comes_when_all_watchers_are_dead_records_nothing)
 {
 	struct stage s = stage_open(NUPA_MOVER_LOCAL);
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -329,21 +329,4 @@ static void who_comes_when_all_watchers_are_dead_records_nothing(void)
 	CHECK_EQ(nupa_load_relaxed(&s.fabric->sb->trace), 0);
 	pair_close(c, d);
 	fabric_close(s.fabric, s.a, s.b);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(nobody_who_watches_costs_nothing),
-		CASE(a_send_is_recorded_from_request_to_completions),
-		CASE(of_each_packet_the_first_bytes_are_kept),
-		CASE(direct_accesses_are_recorded_in_chunks),
-		CASE(immediate_data_is_recorded_once),
-		CASE(records_stay_whole_and_in_sequence_over_laps),
-		CASE(who_comes_late_records_from_the_first_thing_on),
-		CASE(a_dead_watcher_is_forgotten_within_a_lap),
-		CASE(who_comes_when_all_watchers_are_dead_records_nothing),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

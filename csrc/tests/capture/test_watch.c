@@ -11,7 +11,7 @@
 
 static char why[256];
 
-static void a_send_is_seen_with_its_acknowledgement(void)
+TEST(a_send_is_seen_with_its_acknowledgement)
 {
 	/* SEND FIRST, LAST, ACK; WRITE ONLY, ACK; READ REQUEST, RESPONSE ONLY */
 	static const uint32_t opcodes[] = { 0x00, 0x02, 0x11, 0x0a, 0x11, 0x0c, 0x10 };
@@ -47,7 +47,7 @@ static uint32_t word_of(const struct nupa_fabric *fabric)
 	return nupa_load_relaxed(&fabric->sb->trace);
 }
 
-static void all_watches_together_say_what_is_recorded(void)
+TEST(all_watches_together_say_what_is_recorded)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_watch *net, *queue;
@@ -65,7 +65,7 @@ static void all_watches_together_say_what_is_recorded(void)
 	nupa_fabric_put(fabric);
 }
 
-static void attachments_record_when_the_watch_is_open(void)
+TEST(attachments_record_when_the_watch_is_open)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *a, *b;
@@ -80,7 +80,7 @@ static void attachments_record_when_the_watch_is_open(void)
 	fabric_close(fabric, a, b);
 }
 
-static void no_more_watches_than_there_is_room_for(void)
+TEST(no_more_watches_than_there_is_room_for)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_watch *watches[NUPA_WATCHERS_MAX];
@@ -96,7 +96,7 @@ static void no_more_watches_than_there_is_room_for(void)
 	nupa_fabric_put(fabric);
 }
 
-static void what_cannot_be_watched_is_refused(void)
+TEST(what_cannot_be_watched_is_refused)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	const uint16_t port = (uint16_t)nupa_fabric_n_ports(fabric);
@@ -112,7 +112,7 @@ static void what_cannot_be_watched_is_refused(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_dead_watcher_is_forgotten(void)
+TEST(a_dead_watcher_is_forgotten)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_watch *watch;
@@ -131,18 +131,4 @@ static void a_dead_watcher_is_forgotten(void)
 	nupa_watch_close(watch);
 	CHECK_EQ(word_of(fabric), 0);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_send_is_seen_with_its_acknowledgement),
-		CASE(all_watches_together_say_what_is_recorded),
-		CASE(attachments_record_when_the_watch_is_open),
-		CASE(no_more_watches_than_there_is_room_for),
-		CASE(what_cannot_be_watched_is_refused),
-		CASE(a_dead_watcher_is_forgotten),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -117,7 +117,7 @@ static void send(struct end *a, struct end *b, uint64_t id, uint32_t bytes)
 	cq_expect(b->recv_cq, id, IBV_WC_SUCCESS);
 }
 
-static void a_line_goes_from_the_producers_cache_to_the_consumers(void)
+TEST(a_line_goes_from_the_producers_cache_to_the_consumers)
 {
 	static const uint32_t codes[] = { 0x12, 0x54, 0x60, 0x13, 0x41, 0x27, 0x30, 0x54, 0x60 };
 	static const uint8_t hosts[] = { 0, 0, 0, 1, 0, 0, 0, 1, 1 };
@@ -157,7 +157,7 @@ static void a_line_goes_from_the_producers_cache_to_the_consumers(void)
 	fabric_close(fabric, a, b);
 }
 
-static void the_next_laps_take_lines_back_and_look_at_the_head(void)
+TEST(the_next_laps_take_lines_back_and_look_at_the_head)
 {
 	/* The head first, which the producer has not looked at before: 3 and 6; then a line that
 	 * both had: 4 and 6. */
@@ -200,7 +200,7 @@ static void the_next_laps_take_lines_back_and_look_at_the_head(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_port_shows_its_own_messages(void)
+TEST(a_port_shows_its_own_messages)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	const uint16_t port = (uint16_t)test_fabric_port(1);
@@ -221,7 +221,7 @@ static void a_port_shows_its_own_messages(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_snap_length_cuts_the_line_and_nothing_else(void)
+TEST(a_snap_length_cuts_the_line_and_nothing_else)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	char why[256];
@@ -243,7 +243,7 @@ static void a_snap_length_cuts_the_line_and_nothing_else(void)
 	fabric_close(fabric, a, b);
 }
 
-static void lines_that_cannot_be_are_not_shown(void)
+TEST(lines_that_cannot_be_are_not_shown)
 {
 	struct two two = two_open(NUPA_WATCH_CACHE);
 	const uint32_t n_ring = two.fabric->geometry.ring_lines;
@@ -279,17 +279,4 @@ static void lines_that_cannot_be_are_not_shown(void)
 	}
 	CHECK_EQ(two_counts(&two).invalid, 0);
 	two_close(&two);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_line_goes_from_the_producers_cache_to_the_consumers),
-		CASE(the_next_laps_take_lines_back_and_look_at_the_head),
-		CASE(a_port_shows_its_own_messages),
-		CASE(a_snap_length_cuts_the_line_and_nothing_else),
-		CASE(lines_that_cannot_be_are_not_shown),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -9,7 +9,7 @@
 
 static uint8_t buffer[1 << 20];
 
-static void rings_are_merged_by_time(void)
+TEST(rings_are_merged_by_time)
 {
 	struct two two = two_open(NUPA_TRACE_NET);
 	uint64_t now_ns = test_now_ns();
@@ -28,7 +28,7 @@ static void rings_are_merged_by_time(void)
 	two_close(&two);
 }
 
-static void what_was_overwritten_is_counted(void)
+TEST(what_was_overwritten_is_counted)
 {
 	struct two two = two_open(NUPA_TRACE_TRANSPORT);
 	uint32_t n_records = 0, first;
@@ -46,7 +46,7 @@ static void what_was_overwritten_is_counted(void)
 	two_close(&two);
 }
 
-static void what_an_owner_recorded_before_its_end_is_read(void)
+TEST(what_an_owner_recorded_before_its_end_is_read)
 {
 	struct two two = two_open(NUPA_TRACE_TRANSPORT);
 	struct recorder again;
@@ -71,7 +71,7 @@ static void what_an_owner_recorded_before_its_end_is_read(void)
 	two_close(&two);
 }
 
-static void memory_of_the_dead_is_given_back_when_nobody_watches(void)
+TEST(memory_of_the_dead_is_given_back_when_nobody_watches)
 {
 	struct two two = two_open(NUPA_TRACE_TRANSPORT);
 	struct nupa_fabric *fabric = nupa_fabric_get(two.fabric);
@@ -87,7 +87,7 @@ static void memory_of_the_dead_is_given_back_when_nobody_watches(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_stopped_watch_shows_nothing_new(void)
+TEST(a_stopped_watch_shows_nothing_new)
 {
 	struct two two = two_open(NUPA_TRACE_TRANSPORT);
 
@@ -100,7 +100,7 @@ static void a_stopped_watch_shows_nothing_new(void)
 	two_close(&two);
 }
 
-static void nonsense_is_counted_and_passed(void)
+TEST(nonsense_is_counted_and_passed)
 {
 	struct two two = two_open(NUPA_TRACE_TRANSPORT);
 	struct nupa_trace_record *record = (void *)(two.a.header + 1);
@@ -118,7 +118,7 @@ static void nonsense_is_counted_and_passed(void)
 	two_close(&two);
 }
 
-static void a_message_larger_than_the_buffer_comes_in_parts(void)
+TEST(a_message_larger_than_the_buffer_comes_in_parts)
 {
 	struct two two = two_open(NUPA_TRACE_TRANSPORT);
 	struct nupa_trace_message body = {
@@ -161,7 +161,7 @@ static void a_message_larger_than_the_buffer_comes_in_parts(void)
 	two_close(&two);
 }
 
-static void a_super_frame_has_its_own_length(void)
+TEST(a_super_frame_has_its_own_length)
 {
 	struct two two = two_open(NUPA_TRACE_NET);
 
@@ -176,7 +176,7 @@ static void a_super_frame_has_its_own_length(void)
 	two_close(&two);
 }
 
-static void a_frame_to_all_leaves_its_source_once(void)
+TEST(a_frame_to_all_leaves_its_source_once)
 {
 	struct two two = two_open(NUPA_TRACE_NET);
 
@@ -188,7 +188,7 @@ static void a_frame_to_all_leaves_its_source_once(void)
 	two_close(&two);
 }
 
-static void a_fault_is_seen_where_it_happened(void)
+TEST(a_fault_is_seen_where_it_happened)
 {
 	struct two two = two_open(NUPA_TRACE_NET | NUPA_TRACE_TRANSPORT);
 	struct nupa_trace_message body = {
@@ -214,22 +214,4 @@ static void a_fault_is_seen_where_it_happened(void)
 	CHECK_EQ(packets[1].head.flags & 32, 32);
 	CHECK_EQ(watched_psn(&packets[1]), 4);
 	two_close(&two);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(rings_are_merged_by_time),
-		CASE(what_was_overwritten_is_counted),
-		CASE(what_an_owner_recorded_before_its_end_is_read),
-		CASE(memory_of_the_dead_is_given_back_when_nobody_watches),
-		CASE(a_stopped_watch_shows_nothing_new),
-		CASE(nonsense_is_counted_and_passed),
-		CASE(a_message_larger_than_the_buffer_comes_in_parts),
-		CASE(a_super_frame_has_its_own_length),
-		CASE(a_frame_to_all_leaves_its_source_once),
-		CASE(a_fault_is_seen_where_it_happened),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -116,36 +116,24 @@ static void hammer_by(enum nupa_mover mover)
 	fabric_close(fabric, a, b);
 }
 
-static void the_last_byte_is_last_within_a_process(void)
+TEST(the_last_byte_is_last_within_a_process)
 {
 	hammer_by(NUPA_MOVER_LOCAL);
 }
 
-static void the_last_byte_is_last_by_cma(void)
+TEST(the_last_byte_is_last_by_cma)
 {
 	if (test_cma_works())
 		hammer_by(NUPA_MOVER_CMA);
 }
 
-static void the_last_byte_is_last_by_relay(void)
+TEST(the_last_byte_is_last_by_relay)
 {
 	hammer_by(NUPA_MOVER_RELAY);
 }
 
-static void the_last_byte_is_last_by_shared_pages(void)
+TEST(the_last_byte_is_last_by_shared_pages)
 {
 	if (promotion_works())
 		hammer_by(NUPA_MOVER_SHARED);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(the_last_byte_is_last_within_a_process),
-		CASE(the_last_byte_is_last_by_cma),
-		CASE(the_last_byte_is_last_by_relay),
-		CASE(the_last_byte_is_last_by_shared_pages),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -23,7 +23,7 @@ static struct nupa_lines_info past_lines(struct nupa_fabric *fabric, uint32_t fr
 	return lines;
 }
 
-static void the_tags_of_a_ring_say_how_many_lines_it_had(void)
+TEST(the_tags_of_a_ring_say_how_many_lines_it_had)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct recorder a = recorder_open(fabric, 0), b = recorder_open(fabric, 1);
@@ -77,7 +77,7 @@ static void send(struct end *a, struct end *b, uint32_t times)
 	}
 }
 
-static void lines_outlive_their_rings_and_their_writers(void)
+TEST(lines_outlive_their_rings_and_their_writers)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	const uint32_t n_lines = fabric->geometry.ring_lines;
@@ -115,14 +115,4 @@ static void lines_outlive_their_rings_and_their_writers(void)
 	CHECK_EQ(past_lines(fabric, 0, 1).again, 2 * n_lines);
 	end_close(b);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(the_tags_of_a_ring_say_how_many_lines_it_had),
-		CASE(lines_outlive_their_rings_and_their_writers),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

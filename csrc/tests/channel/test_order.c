@@ -61,7 +61,7 @@ static struct nupa_msg message(void)
 	return msg;
 }
 
-static void a_line_is_taken_whole_or_not_at_all(void)
+TEST(a_line_is_taken_whole_or_not_at_all)
 {
 	static struct ring ring;
 	struct nupa_msg msg = message();
@@ -85,7 +85,7 @@ static void a_line_is_taken_whole_or_not_at_all(void)
 	printf("  %u executions, %u take the message\n", runs, taken);
 }
 
-static void a_tag_is_stored_behind_all_else_of_its_line(void)
+TEST(a_tag_is_stored_behind_all_else_of_its_line)
 {
 	static struct ring ring;
 	const struct weak_store *stores;
@@ -106,7 +106,7 @@ static void a_tag_is_stored_behind_all_else_of_its_line(void)
 	weak_end();
 }
 
-static void a_head_is_stored_by_release(void)
+TEST(a_head_is_stored_by_release)
 {
 	static struct ring ring;
 	struct nupa_rx rx = rx_of(&ring);
@@ -187,7 +187,7 @@ static struct nupa_msg express_message(const struct lane *lane)
 	return msg;
 }
 
-static void the_express_lane_receives_what_was_sent_or_nothing(void)
+TEST(the_express_lane_receives_what_was_sent_or_nothing)
 {
 	static struct ring ring;
 	struct lane lane = lane_open(&ring);
@@ -209,16 +209,4 @@ static void the_express_lane_receives_what_was_sent_or_nothing(void)
 	CHECK(received && received < runs);
 	printf("  %u executions, %u receive the message\n", runs, received);
 	lane_close(&lane);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_line_is_taken_whole_or_not_at_all),
-		CASE(a_tag_is_stored_behind_all_else_of_its_line),
-		CASE(a_head_is_stored_by_release),
-		CASE(the_express_lane_receives_what_was_sent_or_nothing),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

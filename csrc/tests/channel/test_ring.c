@@ -68,7 +68,7 @@ static bool get(struct nupa_rx *rx, uint32_t number, uint32_t dma_bytes)
 	return true;
 }
 
-static void a_full_ring_takes_no_more_until_the_consumer_publishes(void)
+TEST(a_full_ring_takes_no_more_until_the_consumer_publishes)
 {
 	struct ring ring = ring_new(N_LINES, DMA_BYTES);
 
@@ -93,7 +93,7 @@ static void a_full_ring_takes_no_more_until_the_consumer_publishes(void)
 	free(ring.header);
 }
 
-static void lines_and_payloads_wrap_many_times(void)
+TEST(lines_and_payloads_wrap_many_times)
 {
 	struct ring ring = ring_new(N_LINES, DMA_BYTES);
 	uint32_t lengths[] = { 0, 1, 64, 65, 1000, 1023, 1024, 3 };
@@ -112,7 +112,7 @@ static void lines_and_payloads_wrap_many_times(void)
 	free(ring.header);
 }
 
-static void full_dma_bytes_hold_back_payloads_but_not_bare_messages(void)
+TEST(full_dma_bytes_hold_back_payloads_but_not_bare_messages)
 {
 	struct ring ring = ring_new(N_LINES, DMA_BYTES);
 	uint32_t payload_max = nupa_dma_payload_max(DMA_BYTES);
@@ -129,7 +129,7 @@ static void full_dma_bytes_hold_back_payloads_but_not_bare_messages(void)
 	free(ring.header);
 }
 
-static void a_gap_at_the_wrap_is_counted_by_both_ends(void)
+TEST(a_gap_at_the_wrap_is_counted_by_both_ends)
 {
 	struct ring ring = ring_new(N_LINES, DMA_BYTES);
 
@@ -147,7 +147,7 @@ static void a_gap_at_the_wrap_is_counted_by_both_ends(void)
 	free(ring.header);
 }
 
-static void a_payload_length_that_cannot_be_is_corrupt(void)
+TEST(a_payload_length_that_cannot_be_is_corrupt)
 {
 	static const uint32_t lengths[] = {
 		0, DMA_BYTES / 4 + 1, DMA_BYTES, DMA_BYTES + 64, UINT32_MAX - 63, UINT32_MAX
@@ -167,7 +167,7 @@ static void a_payload_length_that_cannot_be_is_corrupt(void)
 	}
 }
 
-static void a_line_of_another_lap_is_no_message(void)
+TEST(a_line_of_another_lap_is_no_message)
 {
 	struct ring ring = ring_new(N_LINES, DMA_BYTES);
 	static const uint32_t tags[] = { 0, 2, 3, UINT32_MAX };
@@ -181,7 +181,7 @@ static void a_line_of_another_lap_is_no_message(void)
 }
 
 /* For any position that the consumer claims, the producer never overwrites unconsumed lines. */
-static void impossible_heads_leave_a_full_ring_full(void)
+TEST(impossible_heads_leave_a_full_ring_full)
 {
 	struct ring ring = ring_new(N_LINES, DMA_BYTES);
 	const uint64_t heads[] = {
@@ -208,7 +208,7 @@ static void impossible_heads_leave_a_full_ring_full(void)
 	free(ring.header);
 }
 
-static void impossible_dma_heads_leave_full_dma_bytes_full(void)
+TEST(impossible_dma_heads_leave_full_dma_bytes_full)
 {
 	struct ring ring = ring_new(N_LINES, DMA_BYTES);
 
@@ -225,7 +225,7 @@ static void impossible_dma_heads_leave_full_dma_bytes_full(void)
 }
 
 /* Counts have 40 bits on the way: start just before they, and the tag, go round. */
-static void counts_go_round_at_forty_bits(void)
+TEST(counts_go_round_at_forty_bits)
 {
 	struct ring ring = ring_new(N_LINES, DMA_BYTES);
 	uint64_t start = NUPA_COUNT_MASK + 1 - N_LINES;
@@ -282,7 +282,7 @@ static void *produce(void *arg)
 	return NULL;
 }
 
-static void two_threads_pass_a_million_messages_in_order(void)
+TEST(two_threads_pass_a_million_messages_in_order)
 {
 	struct stream stream = { .ring = ring_new(N_LINES * 4, DMA_BYTES), .seed = test_seed() };
 	uint64_t random = stream.seed;
@@ -301,22 +301,4 @@ static void two_threads_pass_a_million_messages_in_order(void)
 	nupa_rx_publish(&stream.ring.rx);
 	CHECK(nupa_tx_drained(&stream.ring.tx));
 	free(stream.ring.header);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_full_ring_takes_no_more_until_the_consumer_publishes),
-		CASE(lines_and_payloads_wrap_many_times),
-		CASE(full_dma_bytes_hold_back_payloads_but_not_bare_messages),
-		CASE(a_gap_at_the_wrap_is_counted_by_both_ends),
-		CASE(a_payload_length_that_cannot_be_is_corrupt),
-		CASE(a_line_of_another_lap_is_no_message),
-		CASE(impossible_heads_leave_a_full_ring_full),
-		CASE(impossible_dma_heads_leave_full_dma_bytes_full),
-		CASE(counts_go_round_at_forty_bits),
-		CASE(two_threads_pass_a_million_messages_in_order),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

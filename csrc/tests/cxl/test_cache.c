@@ -62,7 +62,7 @@ static void begin(uint32_t filter_ways, uint32_t tells)
 	CHECK_EQ(nupa_cxl_snoop_trace(world.memory, 64), 0);
 }
 
-static void test_reads_and_writes_cost_the_messages_of_the_specification(void)
+TEST(test_reads_and_writes_cost_the_messages_of_the_specification)
 {
 	begin(4, 0);
 	CHECK_EQ(read_byte(0, 5), 0);
@@ -97,7 +97,7 @@ static void test_reads_and_writes_cost_the_messages_of_the_specification(void)
 	coherent_free(&world);
 }
 
-static void test_lines_that_have_to_go_are_written_back_or_dropped(void)
+TEST(test_lines_that_have_to_go_are_written_back_or_dropped)
 {
 	struct nupa_cxl_cache_counts counts;
 	struct nupa_cxl_counters port;
@@ -139,7 +139,7 @@ static void test_lines_that_have_to_go_are_written_back_or_dropped(void)
 	}
 }
 
-static void test_a_filter_without_room_takes_lines_back(void)
+TEST(test_a_filter_without_room_takes_lines_back)
 {
 	struct nupa_cxl_snoop_counts counts;
 
@@ -159,7 +159,7 @@ static void test_a_filter_without_room_takes_lines_back(void)
 	coherent_free(&world);
 }
 
-static void test_the_device_asks_for_blocks_and_gets_one_answer_if_lines_agree(void)
+TEST(test_the_device_asks_for_blocks_and_gets_one_answer_if_lines_agree)
 {
 	uint8_t all[256];
 
@@ -188,7 +188,7 @@ static void test_the_device_asks_for_blocks_and_gets_one_answer_if_lines_agree(v
 	coherent_free(&world);
 }
 
-static void test_a_snoop_that_meets_a_request_is_a_conflict(void)
+TEST(test_a_snoop_that_meets_a_request_is_a_conflict)
 {
 	struct cache_set *set;
 
@@ -208,7 +208,7 @@ static void test_a_snoop_that_meets_a_request_is_a_conflict(void)
 	coherent_free(&world);
 }
 
-static void test_poison_is_not_cached_and_goes_with_a_whole_line(void)
+TEST(test_poison_is_not_cached_and_goes_with_a_whole_line)
 {
 	struct nupa_cxl_counters port;
 
@@ -229,7 +229,7 @@ static void test_poison_is_not_cached_and_goes_with_a_whole_line(void)
 	coherent_free(&world);
 }
 
-static void test_what_a_dead_link_or_host_has_changed_is_poisoned(void)
+TEST(test_what_a_dead_link_or_host_has_changed_is_poisoned)
 {
 	struct nupa_cxl_cache_counts counts;
 
@@ -255,7 +255,7 @@ static void test_what_a_dead_link_or_host_has_changed_is_poisoned(void)
 	coherent_free(&world);
 }
 
-static void test_who_leaves_in_order_writes_back(void)
+TEST(test_who_leaves_in_order_writes_back)
 {
 	struct nupa_cxl_cache_shape none = { .host = 0 };
 	struct nupa_cxl_snoop_counts counts;
@@ -280,7 +280,7 @@ static void test_who_leaves_in_order_writes_back(void)
 	coherent_free(&world);
 }
 
-static void test_what_cannot_be_is_refused(void)
+TEST(test_what_cannot_be_is_refused)
 {
 	struct nupa_cxl_cache_shape shape = { .host = 0, .sets = 4, .ways = 1 };
 	struct nupa_cxl_snoop_counts counts;
@@ -352,7 +352,7 @@ static void *run(void *context)
 	return NULL;
 }
 
-static void test_hosts_in_threads_see_each_others_writes_in_order(void)
+TEST(test_hosts_in_threads_see_each_others_writes_in_order)
 {
 	static const uint32_t ways[] = { 2, 1, 2, 0 };
 	static const uint32_t hosts[] = { 0, 1, 2, 3, 0 };
@@ -396,7 +396,7 @@ static void *run_part(void *context)
 	return NULL;
 }
 
-static void test_threads_of_one_host_share_its_cache(void)
+TEST(test_threads_of_one_host_share_its_cache)
 {
 	static const uint32_t parts[] = { 1, 2, 3 };
 	pthread_t threads[3];
@@ -409,23 +409,4 @@ static void test_threads_of_one_host_share_its_cache(void)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	coherent_check(&world);
 	coherent_free(&world);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(test_reads_and_writes_cost_the_messages_of_the_specification),
-		CASE(test_lines_that_have_to_go_are_written_back_or_dropped),
-		CASE(test_a_filter_without_room_takes_lines_back),
-		CASE(test_the_device_asks_for_blocks_and_gets_one_answer_if_lines_agree),
-		CASE(test_a_snoop_that_meets_a_request_is_a_conflict),
-		CASE(test_poison_is_not_cached_and_goes_with_a_whole_line),
-		CASE(test_what_a_dead_link_or_host_has_changed_is_poisoned),
-		CASE(test_who_leaves_in_order_writes_back),
-		CASE(test_what_cannot_be_is_refused),
-		CASE(test_hosts_in_threads_see_each_others_writes_in_order),
-		CASE(test_threads_of_one_host_share_its_cache),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -91,7 +91,7 @@ static void step(uint64_t *seed)
 	}
 }
 
-static void test_every_read_is_the_last_write(void)
+TEST(test_every_read_is_the_last_write)
 {
 	uint64_t seed = test_seed(), end = test_now_ns() + test_fuzz_ns(1);
 
@@ -117,13 +117,4 @@ static void test_every_read_is_the_last_write(void)
 		CHECK_EQ(counts.entries, 0);
 		coherent_free(&world);
 	} while (test_now_ns() < end);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(test_every_read_is_the_last_write),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -152,7 +152,7 @@ static void compare(const struct builder *b, uint64_t hpa)
 
 static struct builder builder;
 
-static void test_random_tables_decode_as_the_slow_model(void)
+TEST(test_random_tables_decode_as_the_slow_model)
 {
 	struct builder *b = &builder;
 
@@ -175,7 +175,7 @@ static void test_random_tables_decode_as_the_slow_model(void)
 	}
 }
 
-static void test_a_range_may_end_with_the_last_address(void)
+TEST(test_a_range_may_end_with_the_last_address)
 {
 	struct nupa_cxl_range range = { UINT64_MAX - 4095, UINT64_MAX, 0, 0 };
 	struct nupa_cxl_node node = { .kind = NUPA_CXL_DEVICE,
@@ -193,7 +193,7 @@ static void test_a_range_may_end_with_the_last_address(void)
 }
 
 /* Tables that the check must refuse: each is one change of a valid table. */
-static void test_tables_that_are_none_are_refused(void)
+TEST(test_tables_that_are_none_are_refused)
 {
 	static const uint16_t hops[2] = { 0, 1 };
 	const struct nupa_cxl_range good_ranges[2] = { { 0, 63, 0, 0 }, { 64, 127, 1, 0 } };
@@ -266,15 +266,4 @@ static void test_tables_that_are_none_are_refused(void)
 		CHECK_EQ(nupa_cxl_table_check(&table, 2, 2), i == 0);
 		CHECK(!nupa_cxl_table_check(&table, 2, 1));
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(test_random_tables_decode_as_the_slow_model),
-		CASE(test_a_range_may_end_with_the_last_address),
-		CASE(test_tables_that_are_none_are_refused),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -63,7 +63,7 @@ static uint32_t read_status(struct nupa_cxl_bus *bus, uint64_t hpa, uint8_t line
 	return nupa_cxl_read(bus, hpa, line, 64).status;
 }
 
-static void test_what_is_written_is_in_the_devices_and_comes_back(void)
+TEST(test_what_is_written_is_in_the_devices_and_comes_back)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	uint8_t wanted[REGION_BYTES], found[REGION_BYTES];
@@ -86,7 +86,7 @@ static void test_what_is_written_is_in_the_devices_and_comes_back(void)
 	nupa_cxl_bus_free(bus);
 }
 
-static void test_bytes_of_any_place_are_as_in_a_copy(void)
+TEST(test_bytes_of_any_place_are_as_in_a_copy)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	uint64_t seed = test_seed();
@@ -109,7 +109,7 @@ static void test_bytes_of_any_place_are_as_in_a_copy(void)
 	nupa_cxl_bus_free(bus);
 }
 
-static void test_nobody_answers_with_all_ones(void)
+TEST(test_nobody_answers_with_all_ones)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_result result;
@@ -138,7 +138,7 @@ static void test_nobody_answers_with_all_ones(void)
 	nupa_cxl_bus_free(bus);
 }
 
-static void test_poison_is_read_until_its_whole_line_is_written(void)
+TEST(test_poison_is_read_until_its_whole_line_is_written)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_counters counters;
@@ -172,7 +172,7 @@ static void test_poison_is_read_until_its_whole_line_is_written(void)
 
 /* Each device has lines of both memories, and a gap; the first one's second part is the second
  * one's, too. */
-static void test_a_device_has_parts_of_memory_that_others_share(void)
+TEST(test_a_device_has_parts_of_memory_that_others_share)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_memory *both[2];
@@ -214,7 +214,7 @@ static void test_a_device_has_parts_of_memory_that_others_share(void)
 	nupa_cxl_memory_free(NULL);
 }
 
-static void test_parts_that_cannot_be_are_refused(void)
+TEST(test_parts_that_cannot_be_are_refused)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_memory *whole = nupa_cxl_memory_new(memory[0], DEVICE_BYTES);
@@ -240,7 +240,7 @@ static void test_parts_that_cannot_be_are_refused(void)
 	nupa_cxl_memory_free(whole);
 }
 
-static void test_a_viral_device_gives_and_takes_nothing(void)
+TEST(test_a_viral_device_gives_and_takes_nothing)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	uint8_t line[64] = { 1 }, found[64];
@@ -258,7 +258,7 @@ static void test_a_viral_device_gives_and_takes_nothing(void)
 	nupa_cxl_bus_free(bus);
 }
 
-static void test_a_link_that_is_down_stops_what_comes_its_way(void)
+TEST(test_a_link_that_is_down_stops_what_comes_its_way)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_counters counters;
@@ -284,7 +284,7 @@ static void test_a_link_that_is_down_stops_what_comes_its_way(void)
 	nupa_cxl_bus_free(bus);
 }
 
-static void test_what_a_bus_cannot_be_is_refused(void)
+TEST(test_what_a_bus_cannot_be_is_refused)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_table broken = table;
@@ -325,7 +325,7 @@ static void *work(void *context)
 	return NULL;
 }
 
-static void test_threads_go_on_while_tables_change(void)
+TEST(test_threads_go_on_while_tables_change)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct worker workers[3];
@@ -355,22 +355,4 @@ static void test_threads_go_on_while_tables_change(void)
 	CHECK(12000 - counters.writes <= n_missed);
 	nupa_cxl_bus_free(bus);
 	nupa_cxl_memory_free(second);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(test_what_is_written_is_in_the_devices_and_comes_back),
-		CASE(test_bytes_of_any_place_are_as_in_a_copy),
-		CASE(test_nobody_answers_with_all_ones),
-		CASE(test_poison_is_read_until_its_whole_line_is_written),
-		CASE(test_a_device_has_parts_of_memory_that_others_share),
-		CASE(test_parts_that_cannot_be_are_refused),
-		CASE(test_a_viral_device_gives_and_takes_nothing),
-		CASE(test_a_link_that_is_down_stops_what_comes_its_way),
-		CASE(test_what_a_bus_cannot_be_is_refused),
-		CASE(test_threads_go_on_while_tables_change),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

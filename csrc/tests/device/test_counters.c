@@ -77,7 +77,7 @@ static void forge(struct end *a, struct end *b, struct nupa_msg *msg, uint32_t a
 
 /* --- datagrams ----------------------------------------------------------------------- */
 
-static void a_datagram_that_finds_no_receive(void)
+TEST(a_datagram_that_finds_no_receive)
 {
 	struct nupa_fabric *fabric;
 	struct end *a, *b;
@@ -94,7 +94,7 @@ static void a_datagram_that_finds_no_receive(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_datagram_with_another_qkey(void)
+TEST(a_datagram_with_another_qkey)
 {
 	struct ibv_port_attr port;
 	struct nupa_fabric *fabric;
@@ -117,7 +117,7 @@ static void a_datagram_with_another_qkey(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_datagram_to_no_queue_pair_or_one_that_is_not_ready(void)
+TEST(a_datagram_to_no_queue_pair_or_one_that_is_not_ready)
 {
 	struct nupa_fabric *fabric;
 	struct end *a, *b;
@@ -135,7 +135,7 @@ static void a_datagram_to_no_queue_pair_or_one_that_is_not_ready(void)
 	fabric_close(fabric, a, b);
 }
 
-static void datagrams_that_no_requester_would_send(void)
+TEST(datagrams_that_no_requester_would_send)
 {
 	const struct nupa_deth deth = { .qkey = TEST_QKEY };
 	const struct nupa_deth group = { .qkey = TEST_QKEY, .is_global = NUPA_DETH_MULTICAST };
@@ -168,7 +168,7 @@ static void datagrams_that_no_requester_would_send(void)
 /* --- unreliable connections ---------------------------------------------------------- */
 
 /* One count for a message, however many parts it has. */
-static void unreliable_messages_that_find_no_receive(void)
+TEST(unreliable_messages_that_find_no_receive)
 {
 	struct nupa_fabric *fabric;
 	struct end *a, *b;
@@ -186,7 +186,7 @@ static void unreliable_messages_that_find_no_receive(void)
 	fabric_close(fabric, a, b);
 }
 
-static void an_unreliable_message_with_a_gap_in_it(void)
+TEST(an_unreliable_message_with_a_gap_in_it)
 {
 	struct nupa_msg first = { .op = NUPA_OP_SEND, .flags = NUPA_F_FIRST, .length_bytes = 32 };
 	struct nupa_msg middle = { .op = NUPA_OP_SEND, .length_bytes = 32 };
@@ -207,7 +207,7 @@ static void an_unreliable_message_with_a_gap_in_it(void)
 	fabric_close(fabric, a, b);
 }
 
-static void unreliable_messages_that_no_requester_would_send(void)
+TEST(unreliable_messages_that_no_requester_would_send)
 {
 	const uint8_t whole = NUPA_F_FIRST | NUPA_F_LAST;
 	struct nupa_msg messages[] = {
@@ -232,7 +232,7 @@ static void unreliable_messages_that_no_requester_would_send(void)
 }
 
 /* It reaches beyond the region with its last part: refused at the first, no byte changes. */
-static void an_unreliable_write_beyond_the_region(void)
+TEST(an_unreliable_write_beyond_the_region)
 {
 	struct nupa_fabric *fabric;
 	struct end *a, *b;
@@ -256,7 +256,7 @@ static void an_unreliable_write_beyond_the_region(void)
 /* --- reliable connections ------------------------------------------------------------ */
 
 /* While b does nothing, a is told that its request did not arrive, and sends it again. */
-static void a_request_that_is_sent_again_although_it_arrived(void)
+TEST(a_request_that_is_sent_again_although_it_arrived)
 {
 	struct nupa_msg nak = { .op = NUPA_OP_NAK, .syndrome = NUPA_NAK_PSN };
 	struct nupa_fabric *fabric;
@@ -287,7 +287,7 @@ static void a_request_that_is_sent_again_although_it_arrived(void)
 }
 
 /* The first is NAKed, those behind it are dropped; what comes then is in its turn. */
-static void reliable_requests_out_of_sequence(void)
+TEST(reliable_requests_out_of_sequence)
 {
 	struct nupa_msg msg = { .op = NUPA_OP_SEND, .flags = NUPA_F_FIRST | NUPA_F_LAST };
 	struct nupa_fabric *fabric;
@@ -309,7 +309,7 @@ static void reliable_requests_out_of_sequence(void)
 	fabric_close(fabric, a, b);
 }
 
-static void requests_to_a_queue_pair_that_is_not_the_one(void)
+TEST(requests_to_a_queue_pair_that_is_not_the_one)
 {
 	struct nupa_msg msg = { .op = NUPA_OP_SEND, .flags = NUPA_F_FIRST | NUPA_F_LAST };
 	struct nupa_fabric *fabric;
@@ -330,7 +330,7 @@ static void requests_to_a_queue_pair_that_is_not_the_one(void)
 }
 
 /* No receive is no error of RC, nor is what stands behind such a message. */
-static void what_is_in_order_is_not_counted(void)
+TEST(what_is_in_order_is_not_counted)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
 		IBV_WR_RDMA_WRITE,
@@ -362,7 +362,7 @@ static void what_is_in_order_is_not_counted(void)
 
 /* --- afterwards ---------------------------------------------------------------------- */
 
-static void counters_outlive_a_process_that_is_killed_and_one_that_leaves(void)
+TEST(counters_outlive_a_process_that_is_killed_and_one_that_leaves)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -394,7 +394,7 @@ static void counters_outlive_a_process_that_is_killed_and_one_that_leaves(void)
 
 /* With any content of a slot: sums wrap, no memory beyond the table is touched, an owner starts at
  * 0. */
-static void counters_that_a_hostile_process_has_filled_in(void)
+TEST(counters_that_a_hostile_process_has_filled_in)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	const uint64_t hw_off = nupa_arena_map(&fabric->geometry).hw_off;
@@ -432,26 +432,4 @@ static void counters_that_a_hostile_process_has_filled_in(void)
 	CHECK_EQ(found.rx_invalid, -3);
 	COUNTED(fabric, 0, 0);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_datagram_that_finds_no_receive),
-		CASE(a_datagram_with_another_qkey),
-		CASE(a_datagram_to_no_queue_pair_or_one_that_is_not_ready),
-		CASE(datagrams_that_no_requester_would_send),
-		CASE(unreliable_messages_that_find_no_receive),
-		CASE(an_unreliable_message_with_a_gap_in_it),
-		CASE(unreliable_messages_that_no_requester_would_send),
-		CASE(an_unreliable_write_beyond_the_region),
-		CASE(a_request_that_is_sent_again_although_it_arrived),
-		CASE(reliable_requests_out_of_sequence),
-		CASE(requests_to_a_queue_pair_that_is_not_the_one),
-		CASE(what_is_in_order_is_not_counted),
-		CASE(counters_outlive_a_process_that_is_killed_and_one_that_leaves),
-		CASE(counters_that_a_hostile_process_has_filled_in),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

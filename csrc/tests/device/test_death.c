@@ -131,48 +131,48 @@ static void while_all(enum target_habit habit, enum ibv_wr_opcode opcode)
 			killed_while(habit, movers[i % 2], lengths[i % 3], opcode, &random);
 }
 
-static void a_peer_killed_while_it_polls(void)
+TEST(a_peer_killed_while_it_polls)
 {
 	while_all(TARGET_POLLS, IBV_WR_SEND);
 }
 
-static void a_peer_killed_while_it_sends(void)
+TEST(a_peer_killed_while_it_sends)
 {
 	while_all(TARGET_SENDS, IBV_WR_SEND);
 }
 
-static void a_peer_killed_while_it_receives(void)
+TEST(a_peer_killed_while_it_receives)
 {
 	while_all(TARGET_RECEIVES, IBV_WR_SEND);
 }
 
-static void a_peer_killed_while_it_registers(void)
+TEST(a_peer_killed_while_it_registers)
 {
 	while_all(TARGET_REGISTERS, IBV_WR_SEND);
 }
 
-static void a_peer_killed_while_it_is_written_to(void)
+TEST(a_peer_killed_while_it_is_written_to)
 {
 	while_all(TARGET_POLLS, IBV_WR_RDMA_WRITE);
 }
 
-static void a_peer_killed_while_it_is_read(void)
+TEST(a_peer_killed_while_it_is_read)
 {
 	while_all(TARGET_POLLS, IBV_WR_RDMA_READ);
 }
 
-static void a_peer_killed_while_it_writes(void)
+TEST(a_peer_killed_while_it_writes)
 {
 	while_all(TARGET_WRITES, IBV_WR_SEND);
 }
 
-static void a_peer_killed_while_it_reads(void)
+TEST(a_peer_killed_while_it_reads)
 {
 	while_all(TARGET_READS, IBV_WR_SEND);
 }
 
 /* Nothing is on its way: only the receives tell. */
-static void an_idle_connection_hears_of_the_death_as_well(void)
+TEST(an_idle_connection_hears_of_the_death_as_well)
 {
 	struct scene scene = scene_of(NUPA_MOVER_NONE, 7);
 	uint64_t start_ns;
@@ -188,7 +188,7 @@ static void an_idle_connection_hears_of_the_death_as_well(void)
 	the_next_peer_is_served(&scene);
 }
 
-static void a_peer_that_ends_without_closing_anything_is_as_one_that_was_killed(void)
+TEST(a_peer_that_ends_without_closing_anything_is_as_one_that_was_killed)
 {
 	struct scene scene = scene_of(NUPA_MOVER_NONE, 7);
 
@@ -201,7 +201,7 @@ static void a_peer_that_ends_without_closing_anything_is_as_one_that_was_killed(
 }
 
 /* A victim that is stopped is not dead: nothing fails until it is killed. */
-static void a_stopped_peer_is_waited_for(void)
+TEST(a_stopped_peer_is_waited_for)
 {
 	struct scene scene = scene_of(NUPA_MOVER_RELAY, 7);
 	struct end *end = scene.end;
@@ -223,7 +223,7 @@ static void a_stopped_peer_is_waited_for(void)
 	the_next_peer_is_served(&scene);
 }
 
-static void an_unreliable_connection_outlives_its_peer(void)
+TEST(an_unreliable_connection_outlives_its_peer)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct target victim = target_fork(fabric);
@@ -247,7 +247,7 @@ static void an_unreliable_connection_outlives_its_peer(void)
 }
 
 /* LOCAL is demanded there, and we are another process: without a word we would wait for ever. */
-static void a_peer_that_cannot_reach_us_says_so(void)
+TEST(a_peer_that_cannot_reach_us_says_so)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct target peer = target_fork(fabric);
@@ -297,7 +297,7 @@ static void destroy_one_and_wait(struct nupa_fabric *fabric, struct board *board
 }
 
 /* The victim had destroyed one of its two QPs: that one's partner does not care. */
-static void the_partner_of_a_destroyed_queue_pair_outlives_its_process(void)
+TEST(the_partner_of_a_destroyed_queue_pair_outlives_its_process)
 {
 	struct board *board =
 	    mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -351,7 +351,7 @@ static void *deregister(void *argument)
 }
 
 /* As if the victim had been stopped between its look at the key and its copy. */
-static void a_region_in_use_by_a_stopped_peer_stays_while_all_else_goes_on(void)
+TEST(a_region_in_use_by_a_stopped_peer_stays_while_all_else_goes_on)
 {
 	struct scene scene = scene_of(NUPA_MOVER_RELAY, 7);
 	struct end *end = scene.end;
@@ -386,27 +386,4 @@ static void a_region_in_use_by_a_stopped_peer_stays_while_all_else_goes_on(void)
 	target_kill(&scene.victim);
 	end_expect_event(end, IBV_EVENT_QP_FATAL);
 	the_next_peer_is_served(&scene);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_peer_killed_while_it_polls),
-		CASE(a_peer_killed_while_it_sends),
-		CASE(a_peer_killed_while_it_receives),
-		CASE(a_peer_killed_while_it_registers),
-		CASE(a_peer_killed_while_it_is_written_to),
-		CASE(a_peer_killed_while_it_is_read),
-		CASE(a_peer_killed_while_it_writes),
-		CASE(a_peer_killed_while_it_reads),
-		CASE(an_idle_connection_hears_of_the_death_as_well),
-		CASE(a_peer_that_ends_without_closing_anything_is_as_one_that_was_killed),
-		CASE(a_stopped_peer_is_waited_for),
-		CASE(an_unreliable_connection_outlives_its_peer),
-		CASE(a_peer_that_cannot_reach_us_says_so),
-		CASE(the_partner_of_a_destroyed_queue_pair_outlives_its_process),
-		CASE(a_region_in_use_by_a_stopped_peer_stays_while_all_else_goes_on),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -87,7 +87,7 @@ static void exchange(struct end *a, struct end *b)
 	}
 }
 
-static void queues_of_a_parent_domain_are_in_its_memory_and_reach_regions_of_its_pd(void)
+TEST(queues_of_a_parent_domain_are_in_its_memory_and_reach_regions_of_its_pd)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct ibv_srq_init_attr srq_init = { .attr = { .max_wr = 8, .max_sge = 1 } };
@@ -116,7 +116,7 @@ static void queues_of_a_parent_domain_are_in_its_memory_and_reach_regions_of_its
 	fabric_close(fabric, a, b);
 }
 
-static void an_allocator_may_refuse_or_leave_it_to_us(void)
+TEST(an_allocator_may_refuse_or_leave_it_to_us)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
@@ -142,7 +142,7 @@ static void an_allocator_may_refuse_or_leave_it_to_us(void)
 	fabric_close(fabric, a, b);
 }
 
-static void an_extended_cq_lies_in_its_parent_domain(void)
+TEST(an_extended_cq_lies_in_its_parent_domain)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct ledger ledger = { 0 };
@@ -168,7 +168,7 @@ static void an_extended_cq_lies_in_its_parent_domain(void)
 	nupa_fabric_put(fabric);
 }
 
-static void what_is_no_parent_domain_is_refused(void)
+TEST(what_is_no_parent_domain_is_refused)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *end = end_open(fabric, &end_defaults), *other;
@@ -202,7 +202,7 @@ static void what_is_no_parent_domain_is_refused(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_datagram_queue_pair_of_a_parent_domain_takes_handles_of_its_pd(void)
+TEST(a_datagram_queue_pair_of_a_parent_domain_takes_handles_of_its_pd)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_defaults;
@@ -223,17 +223,4 @@ static void a_datagram_queue_pair_of_a_parent_domain_takes_handles_of_its_pd(voi
 	move_to(a, a->pd);
 	CHECK_EQ(nupa_dealloc_pd(parent), 0);
 	fabric_close(fabric, a, b);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(queues_of_a_parent_domain_are_in_its_memory_and_reach_regions_of_its_pd),
-		CASE(an_allocator_may_refuse_or_leave_it_to_us),
-		CASE(an_extended_cq_lies_in_its_parent_domain),
-		CASE(what_is_no_parent_domain_is_refused),
-		CASE(a_datagram_queue_pair_of_a_parent_domain_takes_handles_of_its_pd),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

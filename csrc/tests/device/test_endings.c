@@ -85,7 +85,7 @@ static void scribble_free(struct scribble *scribble)
 
 /* READs of the peer wait for room in our ring to it; with their region gone they are refused while
  * the QP settles, which raises an event. */
-static void a_queue_pair_leaves_no_event_that_was_raised_while_it_was_destroyed(void)
+TEST(a_queue_pair_leaves_no_event_that_was_raised_while_it_was_destroyed)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -146,7 +146,7 @@ static void *end_cq(void *arg)
 	return NULL;
 }
 
-static void a_completion_queue_waits_with_its_end_for_its_async_events_to_be_acknowledged(void)
+TEST(a_completion_queue_waits_with_its_end_for_its_async_events_to_be_acknowledged)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -197,7 +197,7 @@ static void a_completion_queue_waits_with_its_end_for_its_async_events_to_be_ack
 	nupa_fabric_put(fabric);
 }
 
-static void a_completion_queue_with_a_held_back_event_goes_with_it(void)
+TEST(a_completion_queue_with_a_held_back_event_goes_with_it)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -233,7 +233,7 @@ static void a_completion_queue_with_a_held_back_event_goes_with_it(void)
 
 /* --- address handles ----------------------------------------------------------------- */
 
-static void a_datagram_goes_where_its_address_handle_said_when_it_was_posted(void)
+TEST(a_datagram_goes_where_its_address_handle_said_when_it_was_posted)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -263,7 +263,7 @@ static void a_datagram_goes_where_its_address_handle_said_when_it_was_posted(voi
 
 /* --- contexts ------------------------------------------------------------------------ */
 
-static void objects_of_a_closed_context_raise_no_event(void)
+TEST(objects_of_a_closed_context_raise_no_event)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -327,7 +327,7 @@ static void *end_qp(void *arg)
 }
 
 /* Its events are acknowledged in its own context, whoever closes the last handle in another one. */
-static void the_own_handle_of_an_xrc_queue_pair_ends_with_its_events(void)
+TEST(the_own_handle_of_an_xrc_queue_pair_ends_with_its_events)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	char why[256];
@@ -380,7 +380,7 @@ static void the_own_handle_of_an_xrc_queue_pair_ends_with_its_events(void)
 /* --- fork ---------------------------------------------------------------------------- */
 
 /* The parent has events that it will acknowledge, and the mutex that this takes. */
-static void a_child_closes_what_its_parent_has_without_waiting(void)
+TEST(a_child_closes_what_its_parent_has_without_waiting)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -420,7 +420,7 @@ static void a_child_closes_what_its_parent_has_without_waiting(void)
 }
 
 /* The thread that forks holds the locks of its attachments, and the child makes these anew. */
-static void a_child_holds_no_lock_of_its_parent(void)
+TEST(a_child_holds_no_lock_of_its_parent)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -451,20 +451,4 @@ static void a_child_holds_no_lock_of_its_parent(void)
 	CHECK_EQ(status, 0);
 	end_close(end);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_queue_pair_leaves_no_event_that_was_raised_while_it_was_destroyed),
-		CASE(a_completion_queue_waits_with_its_end_for_its_async_events_to_be_acknowledged),
-		CASE(a_completion_queue_with_a_held_back_event_goes_with_it),
-		CASE(a_datagram_goes_where_its_address_handle_said_when_it_was_posted),
-		CASE(objects_of_a_closed_context_raise_no_event),
-		CASE(the_own_handle_of_an_xrc_queue_pair_ends_with_its_events),
-		CASE(a_child_closes_what_its_parent_has_without_waiting),
-		CASE(a_child_holds_no_lock_of_its_parent),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -424,23 +424,18 @@ static void any_arguments(enum nupa_mover mover)
 	nupa_fabric_put(fabric);
 }
 
-static void any_arguments_do_no_harm(void)
+TEST(any_arguments_do_no_harm)
 {
 	any_arguments(NUPA_MOVER_NONE);
 }
 
-static void any_arguments_do_no_harm_by_messages(void)
+TEST(any_arguments_do_no_harm_by_messages)
 {
 	any_arguments(NUPA_MOVER_RELAY);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = {
-		CASE(any_arguments_do_no_harm),
-		CASE(any_arguments_do_no_harm_by_messages),
-	};
-
 	setenv("NUPA_QUIET", "1", 1);
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return test_main(argc, argv);
 }

@@ -129,17 +129,17 @@ static void four_threads(enum nupa_mover mover)
 	nupa_fabric_put(fabric);
 }
 
-static void four_threads_with_queues_of_their_own_by_memcpy(void)
+TEST(four_threads_with_queues_of_their_own_by_memcpy)
 {
 	four_threads(NUPA_MOVER_LOCAL);
 }
 
-static void four_threads_with_queues_of_their_own_by_relay(void)
+TEST(four_threads_with_queues_of_their_own_by_relay)
 {
 	four_threads(NUPA_MOVER_RELAY);
 }
 
-static void four_threads_with_queues_of_their_own_by_cma(void)
+TEST(four_threads_with_queues_of_their_own_by_cma)
 {
 	if (test_cma_works())
 		four_threads(NUPA_MOVER_CMA);
@@ -243,17 +243,17 @@ static void beside(void *(*run)(void *))
 	nupa_fabric_put(fabric);
 }
 
-static void traffic_goes_on_while_objects_are_made_and_destroyed(void)
+TEST(traffic_goes_on_while_objects_are_made_and_destroyed)
 {
 	beside(make_and_destroy_objects);
 }
 
-static void traffic_goes_on_while_attachments_come_and_go(void)
+TEST(traffic_goes_on_while_attachments_come_and_go)
 {
 	beside(attach_and_leave);
 }
 
-static void traffic_goes_on_while_a_port_flaps_and_a_controller_looks(void)
+TEST(traffic_goes_on_while_a_port_flaps_and_a_controller_looks)
 {
 	beside(flap_the_port);
 }
@@ -288,7 +288,7 @@ static void *echo(void *arg)
 	return NULL;
 }
 
-static void a_thread_asleep_on_its_channel_answers_every_message(void)
+TEST(a_thread_asleep_on_its_channel_answers_every_message)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_defaults;
@@ -334,7 +334,7 @@ static void *get_and_acknowledge(void *arg)
 }
 
 /* man ibv_destroy_srq: it waits until the events of the object are acknowledged. */
-static void destroying_an_object_waits_for_the_acknowledgement_of_its_events(void)
+TEST(destroying_an_object_waits_for_the_acknowledgement_of_its_events)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_defaults;
@@ -362,20 +362,4 @@ static void destroying_an_object_waits_for_the_acknowledgement_of_its_events(voi
 	b->qp = end_make_qp(b);
 	pair_close(a, b);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(four_threads_with_queues_of_their_own_by_memcpy),
-		CASE(four_threads_with_queues_of_their_own_by_relay),
-		CASE(four_threads_with_queues_of_their_own_by_cma),
-		CASE(traffic_goes_on_while_objects_are_made_and_destroyed),
-		CASE(traffic_goes_on_while_attachments_come_and_go),
-		CASE(traffic_goes_on_while_a_port_flaps_and_a_controller_looks),
-		CASE(a_thread_asleep_on_its_channel_answers_every_message),
-		CASE(destroying_an_object_waits_for_the_acknowledgement_of_its_events),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static void poisoned_data_is_a_remote_operation_error(void)
+TEST(poisoned_data_is_a_remote_operation_error)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_POISON, 1);
@@ -27,7 +27,7 @@ static void poisoned_data_is_a_remote_operation_error(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_poisoned_read_is_a_remote_operation_error(void)
+TEST(a_poisoned_read_is_a_remote_operation_error)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_POISON, 1);
@@ -41,7 +41,7 @@ static void a_poisoned_read_is_a_remote_operation_error(void)
 	fabric_close(fabric, a, b);
 }
 
-static void stuck_completions_come_in_order_when_the_fault_is_cleared(void)
+TEST(stuck_completions_come_in_order_when_the_fault_is_cleared)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_STUCK, 1);
@@ -66,7 +66,7 @@ static void stuck_completions_come_in_order_when_the_fault_is_cleared(void)
 	fabric_close(fabric, a, b);
 }
 
-static void stuck_completions_come_when_their_time_is_over(void)
+TEST(stuck_completions_come_when_their_time_is_over)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_STUCK, 1);
@@ -97,7 +97,7 @@ static bool is_done(struct end *end)
 	return done;
 }
 
-static void what_is_done_but_stuck_succeeds_when_the_qp_ends(void)
+TEST(what_is_done_but_stuck_succeeds_when_the_qp_ends)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_STUCK, 1);
@@ -119,7 +119,7 @@ static void what_is_done_but_stuck_succeeds_when_the_qp_ends(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_killed_qp_ends_and_its_partner_gives_up(void)
+TEST(a_killed_qp_ends_and_its_partner_gives_up)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_KILL, 1);
@@ -139,7 +139,7 @@ static void a_killed_qp_ends_and_its_partner_gives_up(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_port_that_flaps_comes_up_again(void)
+TEST(a_port_that_flaps_comes_up_again)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_FLAP, 1);
@@ -164,7 +164,7 @@ static void a_port_that_flaps_comes_up_again(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_flap_that_nobody_saw_is_told_of(void)
+TEST(a_flap_that_nobody_saw_is_told_of)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = fault_options(14);
@@ -180,7 +180,7 @@ static void a_flap_that_nobody_saw_is_told_of(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_flap_is_over_when_it_is_cleared(void)
+TEST(a_flap_is_over_when_it_is_cleared)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_FLAP, 1);
@@ -199,7 +199,7 @@ static void a_flap_is_over_when_it_is_cleared(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_flap_ends_although_the_process_that_made_it_died(void)
+TEST(a_flap_ends_although_the_process_that_made_it_died)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_FLAP, 1);
@@ -272,7 +272,7 @@ static uint32_t arrivals(const struct nupa_fault_info *fault, enum ibv_qp_type t
 	return arrived;
 }
 
-static void datagrams_that_are_lost_are_counted(void)
+TEST(datagrams_that_are_lost_are_counted)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 0.3);
 	struct nupa_hw_counters hw;
@@ -282,7 +282,7 @@ static void datagrams_that_are_lost_are_counted(void)
 	CHECK_EQ(arrived + hw.fault_dropped, 60);
 }
 
-static void poisoned_datagrams_are_lost_and_counted(void)
+TEST(poisoned_datagrams_are_lost_and_counted)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_POISON, 0.3);
 	struct nupa_hw_counters hw;
@@ -292,7 +292,7 @@ static void poisoned_datagrams_are_lost_and_counted(void)
 	CHECK_EQ(arrived + hw.fault_poisoned, 60);
 }
 
-static void a_lost_part_costs_an_unreliable_connection_its_message_and_no_other(void)
+TEST(a_lost_part_costs_an_unreliable_connection_its_message_and_no_other)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 0.2);
 	struct nupa_hw_counters hw;
@@ -303,7 +303,7 @@ static void a_lost_part_costs_an_unreliable_connection_its_message_and_no_other(
 	CHECK(60 - arrived <= hw.fault_dropped);
 }
 
-static void unreliable_messages_that_are_delayed_arrive_in_order(void)
+TEST(unreliable_messages_that_are_delayed_arrive_in_order)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 0.2);
 	struct nupa_hw_counters hw;
@@ -313,7 +313,7 @@ static void unreliable_messages_that_are_delayed_arrive_in_order(void)
 	CHECK_EQ(arrivals(&fault, IBV_QPT_UD, 1000, &hw), 60);
 }
 
-static void duplicates_and_late_comers_of_an_unreliable_connection_are_left_out(void)
+TEST(duplicates_and_late_comers_of_an_unreliable_connection_are_left_out)
 {
 	struct nupa_fault_info twice = fault_of(NUPA_FAULT_DUPLICATE, 0.5);
 	struct nupa_fault_info late = fault_of(NUPA_FAULT_REORDER, 0.1);
@@ -350,7 +350,7 @@ static void be_fast(struct end *end)
 	}
 }
 
-static void nothing_moves_directly_while_there_is_a_fault_and_everything_after(void)
+TEST(nothing_moves_directly_while_there_is_a_fault_and_everything_after)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 0);
@@ -372,7 +372,7 @@ static void nothing_moves_directly_while_there_is_a_fault_and_everything_after(v
 	fabric_close(fabric, a, b);
 }
 
-static void a_fault_elsewhere_slows_nobody(void)
+TEST(a_fault_elsewhere_slows_nobody)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
@@ -387,29 +387,4 @@ static void a_fault_elsewhere_slows_nobody(void)
 	fault_add(fabric, &fault);
 	be_fast(a); /* both on one host: no port between them */
 	fabric_close(fabric, a, b);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(poisoned_data_is_a_remote_operation_error),
-		CASE(a_poisoned_read_is_a_remote_operation_error),
-		CASE(stuck_completions_come_in_order_when_the_fault_is_cleared),
-		CASE(stuck_completions_come_when_their_time_is_over),
-		CASE(what_is_done_but_stuck_succeeds_when_the_qp_ends),
-		CASE(a_killed_qp_ends_and_its_partner_gives_up),
-		CASE(a_port_that_flaps_comes_up_again),
-		CASE(a_flap_that_nobody_saw_is_told_of),
-		CASE(a_flap_is_over_when_it_is_cleared),
-		CASE(a_flap_ends_although_the_process_that_made_it_died),
-		CASE(datagrams_that_are_lost_are_counted),
-		CASE(poisoned_datagrams_are_lost_and_counted),
-		CASE(a_lost_part_costs_an_unreliable_connection_its_message_and_no_other),
-		CASE(unreliable_messages_that_are_delayed_arrive_in_order),
-		CASE(duplicates_and_late_comers_of_an_unreliable_connection_are_left_out),
-		CASE(nothing_moves_directly_while_there_is_a_fault_and_everything_after),
-		CASE(a_fault_elsewhere_slows_nobody),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

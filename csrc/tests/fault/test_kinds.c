@@ -76,21 +76,21 @@ static void rc_under(const struct nupa_fault_info *fault)
 	fabric_close(fabric, a, b);
 }
 
-static void messages_that_are_dropped_come_again(void)
+TEST(messages_that_are_dropped_come_again)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 0.05);
 
 	rc_under(&fault);
 }
 
-static void duplicates_are_executed_once(void)
+TEST(duplicates_are_executed_once)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DUPLICATE, 1);
 
 	rc_under(&fault);
 }
 
-static void messages_out_of_order_are_put_in_order(void)
+TEST(messages_out_of_order_are_put_in_order)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_REORDER, 0.3);
 
@@ -98,7 +98,7 @@ static void messages_out_of_order_are_put_in_order(void)
 	rc_under(&fault);
 }
 
-static void delayed_messages_arrive(void)
+TEST(delayed_messages_arrive)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 0.3);
 
@@ -106,14 +106,14 @@ static void delayed_messages_arrive(void)
 	rc_under(&fault);
 }
 
-static void what_is_corrupt_is_sent_again_by_the_link(void)
+TEST(what_is_corrupt_is_sent_again_by_the_link)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_CORRUPT, 0.5);
 
 	rc_under(&fault);
 }
 
-static void a_slow_link_is_slow_and_no_more(void)
+TEST(a_slow_link_is_slow_and_no_more)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_BANDWIDTH, 1);
 
@@ -123,7 +123,7 @@ static void a_slow_link_is_slow_and_no_more(void)
 
 /* --- one message lost ---------------------------------------------------------------- */
 
-static void a_send_whose_acknowledgement_is_lost_is_received_once(void)
+TEST(a_send_whose_acknowledgement_is_lost_is_received_once)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = fault_options(14);
@@ -143,7 +143,7 @@ static void a_send_whose_acknowledgement_is_lost_is_received_once(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_request_behind_a_lost_one_brings_it_back_at_once(void)
+TEST(a_request_behind_a_lost_one_brings_it_back_at_once)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = fault_options(31); /* hours */
@@ -168,7 +168,7 @@ static void a_request_behind_a_lost_one_brings_it_back_at_once(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_lost_part_of_a_read_is_asked_for_at_once(void)
+TEST(a_lost_part_of_a_read_is_asked_for_at_once)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = fault_options(31);
@@ -185,7 +185,7 @@ static void a_lost_part_of_a_read_is_asked_for_at_once(void)
 	fabric_close(fabric, a, b);
 }
 
-static void an_atomic_whose_answer_is_lost_is_executed_once(void)
+TEST(an_atomic_whose_answer_is_lost_is_executed_once)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = fault_options(12);
@@ -205,7 +205,7 @@ static void an_atomic_whose_answer_is_lost_is_executed_once(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_requester_that_hears_nothing_gives_up_after_its_retries(void)
+TEST(a_requester_that_hears_nothing_gives_up_after_its_retries)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
@@ -227,7 +227,7 @@ static void a_requester_that_hears_nothing_gives_up_after_its_retries(void)
 
 /* 256 parts an operation, of which one in twenty is hit: never all of them in a row get through,
  * and the same one gets lost in all its tries (request or first part: 0.0975 each) once in 10^8. */
-static void long_messages_go_on_where_they_stopped(void)
+TEST(long_messages_go_on_where_they_stopped)
 {
 	enum { BYTES = 1u << 20 };
 	const uint32_t kinds[] = { NUPA_FAULT_DROP, NUPA_FAULT_REORDER };
@@ -250,7 +250,7 @@ static void long_messages_go_on_where_they_stopped(void)
 
 /* --- what is held -------------------------------------------------------------------- */
 
-static void what_is_held_goes_on_in_order_when_the_fault_is_cleared(void)
+TEST(what_is_held_goes_on_in_order_when_the_fault_is_cleared)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 1);
@@ -275,7 +275,7 @@ static void what_is_held_goes_on_in_order_when_the_fault_is_cleared(void)
 	fabric_close(fabric, a, b);
 }
 
-static void what_comes_behind_a_delayed_message_waits(void)
+TEST(what_comes_behind_a_delayed_message_waits)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 1);
@@ -301,7 +301,7 @@ static void what_comes_behind_a_delayed_message_waits(void)
 	fabric_close(fabric, a, b);
 }
 
-static void reorder_lets_the_next_message_pass(void)
+TEST(reorder_lets_the_next_message_pass)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_REORDER, 1);
@@ -326,7 +326,7 @@ static void reorder_lets_the_next_message_pass(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_link_gives_as_much_as_its_bandwidth(void)
+TEST(a_link_gives_as_much_as_its_bandwidth)
 {
 	enum { BYTES = 400000 };
 	struct nupa_fabric *fabric = test_fabric();
@@ -348,28 +348,4 @@ static void a_link_gives_as_much_as_its_bandwidth(void)
 	/* Messages that wait in a ring are not lost. */
 	CHECK_EQ(fault_hw(fabric, 1).duplicate_request, 0);
 	fabric_close(fabric, a, b);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(messages_that_are_dropped_come_again),
-		CASE(duplicates_are_executed_once),
-		CASE(messages_out_of_order_are_put_in_order),
-		CASE(delayed_messages_arrive),
-		CASE(what_is_corrupt_is_sent_again_by_the_link),
-		CASE(a_slow_link_is_slow_and_no_more),
-		CASE(a_send_whose_acknowledgement_is_lost_is_received_once),
-		CASE(a_request_behind_a_lost_one_brings_it_back_at_once),
-		CASE(a_lost_part_of_a_read_is_asked_for_at_once),
-		CASE(an_atomic_whose_answer_is_lost_is_executed_once),
-		CASE(a_requester_that_hears_nothing_gives_up_after_its_retries),
-		CASE(long_messages_go_on_where_they_stopped),
-		CASE(what_is_held_goes_on_in_order_when_the_fault_is_cleared),
-		CASE(what_comes_behind_a_delayed_message_waits),
-		CASE(reorder_lets_the_next_message_pass),
-		CASE(a_link_gives_as_much_as_its_bandwidth),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

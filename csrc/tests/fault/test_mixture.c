@@ -356,25 +356,15 @@ static void mixture(uint64_t seed, uint64_t total)
 	close_flows(fabric, flows);
 }
 
-static void rc_is_exactly_once_in_order_and_intact(void)
+TEST(rc_is_exactly_once_in_order_and_intact)
 {
 	mixture(test_seed(), 2000);
 }
 
-static void rc_is_so_in_many_mixtures(void)
+TEST(rc_is_so_in_many_mixtures)
 {
 	uint64_t seed = test_seed();
 
 	for (uint32_t i = 0; i < 8; i++)
 		mixture(seed + i, 200);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(rc_is_exactly_once_in_order_and_intact),
-		CASE(rc_is_so_in_many_mixtures),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -19,7 +19,7 @@ static void refused(struct nupa_fabric *fabric, const struct nupa_fault_info *fa
 	CHECK(strstr(why, saying));
 }
 
-static void a_fault_that_there_is_not_is_refused(void)
+TEST(a_fault_that_there_is_not_is_refused)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_KINDS, 1);
@@ -38,7 +38,7 @@ static void a_fault_that_there_is_not_is_refused(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_full_table_takes_no_more(void)
+TEST(a_full_table_takes_no_more)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 0), all[NUPA_FAULTS_MAX + 1];
@@ -110,7 +110,7 @@ static uint64_t which_arrive(const struct nupa_fault_info *fault, struct nupa_fa
 	return found;
 }
 
-static void which_messages_are_hit_follows_from_the_seed(void)
+TEST(which_messages_are_hit_follows_from_the_seed)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 0.4), after;
 	uint64_t first = which_arrive(&fault, &after);
@@ -123,7 +123,7 @@ static void which_messages_are_hit_follows_from_the_seed(void)
 	CHECK(which_arrive(&fault, &after) != first);
 }
 
-static void after_and_count_bound_what_is_hit(void)
+TEST(after_and_count_bound_what_is_hit)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1), after;
 
@@ -152,7 +152,7 @@ static bool is_faulty(struct end *end, const struct end *peer)
 	return faulty;
 }
 
-static void a_fault_whose_time_is_over_lies_on_no_path(void)
+TEST(a_fault_whose_time_is_over_lies_on_no_path)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
@@ -177,7 +177,7 @@ static void a_fault_whose_time_is_over_lies_on_no_path(void)
 
 /* --- who goes by it ------------------------------------------------------------------ */
 
-static void whoever_is_attached_goes_by_it_when_it_has_been_added(void)
+TEST(whoever_is_attached_goes_by_it_when_it_has_been_added)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
@@ -194,7 +194,7 @@ static void whoever_is_attached_goes_by_it_when_it_has_been_added(void)
 	fabric_close(fabric, a, b);
 }
 
-static void who_attaches_later_goes_by_it_too(void)
+TEST(who_attaches_later_goes_by_it_too)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
@@ -207,7 +207,7 @@ static void who_attaches_later_goes_by_it_too(void)
 	fabric_close(fabric, a, b);
 }
 
-static void one_who_is_stopped_is_not_waited_for_long(void)
+TEST(one_who_is_stopped_is_not_waited_for_long)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
@@ -226,20 +226,4 @@ static void one_who_is_stopped_is_not_waited_for_long(void)
 	end_close(a);
 	target_close(&target);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_fault_that_there_is_not_is_refused),
-		CASE(a_full_table_takes_no_more),
-		CASE(which_messages_are_hit_follows_from_the_seed),
-		CASE(after_and_count_bound_what_is_hit),
-		CASE(a_fault_whose_time_is_over_lies_on_no_path),
-		CASE(whoever_is_attached_goes_by_it_when_it_has_been_added),
-		CASE(who_attaches_later_goes_by_it_too),
-		CASE(one_who_is_stopped_is_not_waited_for_long),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -48,7 +48,7 @@ static uint32_t make_strict(struct scene *scene)
 	return fault_add(scene->fabric, &fault);
 }
 
-static void each_operation_to_a_stopped_peer_ends_with_a_retry_error(void)
+TEST(each_operation_to_a_stopped_peer_ends_with_a_retry_error)
 {
 	static const struct {
 		enum ibv_wr_opcode opcode;
@@ -81,7 +81,7 @@ static void each_operation_to_a_stopped_peer_ends_with_a_retry_error(void)
 }
 
 /* The ring is full of messages of a QP that has no timeout. */
-static void one_that_finds_no_room_is_given_up_as_well(void)
+TEST(one_that_finds_no_room_is_given_up_as_well)
 {
 	struct scene scene = scene_of(NUPA_MOVER_NONE, 0, 7);
 	struct end other = *scene.end;
@@ -105,7 +105,7 @@ static void one_that_finds_no_room_is_given_up_as_well(void)
 }
 
 /* It goes on in time: nothing is lost, and nothing is executed twice. */
-static void one_that_goes_on_in_time_takes_each_request_once(void)
+TEST(one_that_goes_on_in_time_takes_each_request_once)
 {
 	struct scene scene = scene_of(NUPA_MOVER_NONE, 16, 7); /* 268 ms each */
 
@@ -137,7 +137,7 @@ static void one_that_goes_on_in_time_takes_each_request_once(void)
 	scene_end(&scene);
 }
 
-static void without_the_fault_a_stopped_peer_is_waited_for(void)
+TEST(without_the_fault_a_stopped_peer_is_waited_for)
 {
 	struct scene scene = scene_of(NUPA_MOVER_NONE, 8, 0); /* 1 ms */
 
@@ -153,7 +153,7 @@ static void without_the_fault_a_stopped_peer_is_waited_for(void)
 
 /* Requests that it had not taken are executed when it goes on, as packets on their way would be.
  * They are not of the connection that is made anew. */
-static void a_connection_made_anew_has_nothing_of_the_old_one(void)
+TEST(a_connection_made_anew_has_nothing_of_the_old_one)
 {
 	struct scene scene = scene_of(NUPA_MOVER_NONE, 8, 1);
 	uint32_t id = make_strict(&scene);
@@ -176,17 +176,4 @@ static void a_connection_made_anew_has_nothing_of_the_old_one(void)
 	target_expect(&scene.target, 2, IBV_WC_SUCCESS);
 	target_check(&scene.target, 0, 8, 3);
 	scene_end(&scene);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(each_operation_to_a_stopped_peer_ends_with_a_retry_error),
-		CASE(one_that_finds_no_room_is_given_up_as_well),
-		CASE(one_that_goes_on_in_time_takes_each_request_once),
-		CASE(without_the_fault_a_stopped_peer_is_waited_for),
-		CASE(a_connection_made_anew_has_nothing_of_the_old_one),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

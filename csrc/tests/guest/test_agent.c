@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void a_command_has_its_arguments_environment_and_folder(void)
+TEST(a_command_has_its_arguments_environment_and_folder)
 {
 	struct client *client = client_new();
 
@@ -22,7 +22,7 @@ static void a_command_has_its_arguments_environment_and_folder(void)
 	client_free(client);
 }
 
-static void a_second_command_may_follow_the_first(void)
+TEST(a_second_command_may_follow_the_first)
 {
 	struct client *client = client_new();
 
@@ -33,7 +33,7 @@ static void a_second_command_may_follow_the_first(void)
 	client_free(client);
 }
 
-static void a_program_that_is_not_there_is_an_errno_with_a_sentence(void)
+TEST(a_program_that_is_not_there_is_an_errno_with_a_sentence)
 {
 	struct client *client = client_new();
 
@@ -46,7 +46,7 @@ static void a_program_that_is_not_there_is_an_errno_with_a_sentence(void)
 	client_free(client);
 }
 
-static void input_reaches_the_command_and_ends_with_an_empty_frame(void)
+TEST(input_reaches_the_command_and_ends_with_an_empty_frame)
 {
 	struct client *client = client_new();
 
@@ -62,7 +62,7 @@ static void input_reaches_the_command_and_ends_with_an_empty_frame(void)
 }
 
 /* Sixteen megabytes, more than all buffers together, from a process of its own. */
-static void much_input_and_output_pass_unchanged(void)
+TEST(much_input_and_output_pass_unchanged)
 {
 	enum { FRAMES = 256 };
 	struct client *client = client_new();
@@ -91,7 +91,7 @@ static void much_input_and_output_pass_unchanged(void)
 	client_free(client);
 }
 
-static void a_signal_passes_input_that_nobody_reads(void)
+TEST(a_signal_passes_input_that_nobody_reads)
 {
 	static const uint8_t block[AGENT_PAYLOAD_BYTES_MAX];
 	struct client *client = client_new();
@@ -111,7 +111,7 @@ static void a_signal_passes_input_that_nobody_reads(void)
 	client_free(client);
 }
 
-static void a_terminal_has_its_size_and_echoes(void)
+TEST(a_terminal_has_its_size_and_echoes)
 {
 	struct client *client = client_new();
 	const uint16_t size[2] = { 50, 60 };
@@ -131,7 +131,7 @@ static void a_terminal_has_its_size_and_echoes(void)
 	client_free(client);
 }
 
-static void input_of_a_terminal_ends_too(void)
+TEST(input_of_a_terminal_ends_too)
 {
 	struct client *client = client_new();
 
@@ -141,7 +141,7 @@ static void input_of_a_terminal_ends_too(void)
 	client_free(client);
 }
 
-static void what_a_command_leaves_running_is_not_waited_for(void)
+TEST(what_a_command_leaves_running_is_not_waited_for)
 {
 	struct client *client = client_new();
 
@@ -154,7 +154,7 @@ static void what_a_command_leaves_running_is_not_waited_for(void)
 	CHECK_EQ(WTERMSIG(bury(left)), SIGKILL);
 }
 
-static void a_hang_up_ends_the_whole_group(void)
+TEST(a_hang_up_ends_the_whole_group)
 {
 	struct client *client = client_new();
 
@@ -164,7 +164,7 @@ static void a_hang_up_ends_the_whole_group(void)
 	CHECK_EQ(WTERMSIG(bury(child)), SIGTERM);
 }
 
-static void a_hang_up_ends_who_ignores_sigterm(void)
+TEST(a_hang_up_ends_who_ignores_sigterm)
 {
 	struct client *client = client_new();
 
@@ -174,7 +174,7 @@ static void a_hang_up_ends_who_ignores_sigterm(void)
 	CHECK_EQ(WTERMSIG(bury(child)), SIGKILL);
 }
 
-static void a_hang_up_ends_a_command_that_writes_without_end(void)
+TEST(a_hang_up_ends_a_command_that_writes_without_end)
 {
 	struct client *client = client_new();
 
@@ -184,24 +184,4 @@ static void a_hang_up_ends_a_command_that_writes_without_end(void)
 	pid_t child = (pid_t)strtol((char *)client->payload, NULL, 10);
 	client_free(client);
 	CHECK_EQ(WTERMSIG(bury(child)), SIGTERM);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_command_has_its_arguments_environment_and_folder),
-		CASE(a_second_command_may_follow_the_first),
-		CASE(a_program_that_is_not_there_is_an_errno_with_a_sentence),
-		CASE(input_reaches_the_command_and_ends_with_an_empty_frame),
-		CASE(much_input_and_output_pass_unchanged),
-		CASE(a_signal_passes_input_that_nobody_reads),
-		CASE(a_terminal_has_its_size_and_echoes),
-		CASE(input_of_a_terminal_ends_too),
-		CASE(what_a_command_leaves_running_is_not_waited_for),
-		CASE(a_hang_up_ends_the_whole_group),
-		CASE(a_hang_up_ends_who_ignores_sigterm),
-		CASE(a_hang_up_ends_a_command_that_writes_without_end),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

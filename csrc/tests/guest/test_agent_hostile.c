@@ -24,7 +24,7 @@ static void check_refused(struct client *client, const char *why)
 	client_free(client);
 }
 
-static void a_frame_that_is_too_long_ends_the_command(void)
+TEST(a_frame_that_is_too_long_ends_the_command)
 {
 	struct client *client = client_new();
 	struct frame_head head = { .kind = FRAME_STDIN, .bytes = AGENT_PAYLOAD_BYTES_MAX + 1 };
@@ -36,7 +36,7 @@ static void a_frame_that_is_too_long_ends_the_command(void)
 	CHECK_EQ(WTERMSIG(bury(child)), SIGTERM);
 }
 
-static void a_frame_of_unknown_kind_is_refused(void)
+TEST(a_frame_of_unknown_kind_is_refused)
 {
 	static const uint32_t kinds[] = { 0, 5, FRAME_HELLO, FRAME_EXIT, UINT32_MAX };
 
@@ -48,7 +48,7 @@ static void a_frame_of_unknown_kind_is_refused(void)
 	}
 }
 
-static void a_second_command_at_once_is_refused(void)
+TEST(a_second_command_at_once_is_refused)
 {
 	struct client *client = client_new();
 
@@ -57,7 +57,7 @@ static void a_second_command_at_once_is_refused(void)
 	check_refused(client, "a command runs here already");
 }
 
-static void signals_and_sizes_that_cannot_be_are_refused(void)
+TEST(signals_and_sizes_that_cannot_be_are_refused)
 {
 	static const struct {
 		uint32_t kind, number, bytes;
@@ -74,7 +74,7 @@ static void signals_and_sizes_that_cannot_be_are_refused(void)
 	}
 }
 
-static void malformed_commands_are_refused(void)
+TEST(malformed_commands_are_refused)
 {
 #define HEAD "\0\0\0\0\0\0\0\0"
 	static const struct {
@@ -101,7 +101,7 @@ static void malformed_commands_are_refused(void)
 	}
 }
 
-static void random_bytes_end_in_a_refusal_or_nothing(void)
+TEST(random_bytes_end_in_a_refusal_or_nothing)
 {
 	uint64_t state = test_seed();
 
@@ -121,18 +121,4 @@ static void random_bytes_end_in_a_refusal_or_nothing(void)
 		client_send(client, bytes, sizeof(bytes));
 		client_free(client);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_frame_that_is_too_long_ends_the_command),
-		CASE(a_frame_of_unknown_kind_is_refused),
-		CASE(a_second_command_at_once_is_refused),
-		CASE(signals_and_sizes_that_cannot_be_are_refused),
-		CASE(malformed_commands_are_refused),
-		CASE(random_bytes_end_in_a_refusal_or_nothing),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -328,18 +328,18 @@ static void between_processes(enum nupa_mover mover)
 				try_apart(mover, &operations[i], (enum way)way);
 }
 
-static void between_processes_by_cma(void)
+TEST(between_processes_by_cma)
 {
 	if (test_cma_works())
 		between_processes(NUPA_MOVER_CMA);
 }
 
-static void between_processes_by_relay(void)
+TEST(between_processes_by_relay)
 {
 	between_processes(NUPA_MOVER_RELAY);
 }
 
-static void between_processes_by_shared_pages(void)
+TEST(between_processes_by_shared_pages)
 {
 	if (promotion_works())
 		between_processes(NUPA_MOVER_SHARED);
@@ -347,39 +347,24 @@ static void between_processes_by_shared_pages(void)
 
 /* --- one process ----------------------------------------------------------------------- */
 
-static void within_a_process(void)
+TEST(within_a_process)
 {
 	try_all(NUPA_MOVER_LOCAL);
 }
 
-static void by_cma(void)
+TEST(by_cma)
 {
 	if (test_cma_works())
 		try_all(NUPA_MOVER_CMA);
 }
 
-static void by_relay(void)
+TEST(by_relay)
 {
 	try_all(NUPA_MOVER_RELAY);
 }
 
-static void by_shared_pages(void)
+TEST(by_shared_pages)
 {
 	if (promotion_works())
 		try_all(NUPA_MOVER_SHARED);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(within_a_process),
-		CASE(by_cma),
-		CASE(by_relay),
-		CASE(by_shared_pages),
-		CASE(between_processes_by_cma),
-		CASE(between_processes_by_relay),
-		CASE(between_processes_by_shared_pages),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -39,7 +39,7 @@ static bool is_writable(uint8_t *at)
 	return n == 1;
 }
 
-static void rights_change_as_before_and_stay_changed(void)
+TEST(rights_change_as_before_and_stay_changed)
 {
 	struct nupa_shared_range range;
 	uint8_t *at;
@@ -61,7 +61,7 @@ static void rights_change_as_before_and_stay_changed(void)
 	CHECK_EQ(at[2 * page() + 3], 7);
 }
 
-static void peers_keep_the_pages_of_memory_that_was_unmapped(void)
+TEST(peers_keep_the_pages_of_memory_that_was_unmapped)
 {
 	struct nupa_shared_range old, new;
 	uint8_t *at;
@@ -90,7 +90,7 @@ static void peers_keep_the_pages_of_memory_that_was_unmapped(void)
 }
 
 /* realloc of a large chunk is mremap: in place, or elsewhere. */
-static void memory_that_grows_is_zero_behind_its_end(void)
+TEST(memory_that_grows_is_zero_behind_its_end)
 {
 	struct nupa_shared_range a, b;
 	uint8_t *at, *moved;
@@ -119,7 +119,7 @@ static void memory_that_grows_is_zero_behind_its_end(void)
 	CHECK_EQ(at[2 * page()], 6);
 }
 
-static void a_chunk_of_the_heap_may_be_reallocated_while_registered(void)
+TEST(a_chunk_of_the_heap_may_be_reallocated_while_registered)
 {
 	const size_t bytes = 300000;
 	struct nupa_shared_range range;
@@ -146,7 +146,7 @@ static void a_chunk_of_the_heap_may_be_reallocated_while_registered(void)
 }
 
 /* Allocators count on it, and the C library's call of it is nobody's to intercept. */
-static void what_is_given_back_after_deregistration_reads_as_zeros(void)
+TEST(what_is_given_back_after_deregistration_reads_as_zeros)
 {
 	struct nupa_shared_range range;
 	uint8_t *at;
@@ -161,7 +161,7 @@ static void what_is_given_back_after_deregistration_reads_as_zeros(void)
 		CHECK_EQ(at[i], 0);
 }
 
-static void a_page_stays_promoted_as_long_as_one_region_has_it(void)
+TEST(a_page_stays_promoted_as_long_as_one_region_has_it)
 {
 	struct nupa_shared_range a, b;
 	uint8_t *at;
@@ -193,7 +193,7 @@ static void install_fork_handlers(void)
 		 0);
 }
 
-static void a_child_has_its_parents_memory_as_of_the_fork(void)
+TEST(a_child_has_its_parents_memory_as_of_the_fork)
 {
 	struct nupa_shared_range range, again;
 	int to_child[2], to_parent[2], status;
@@ -233,7 +233,7 @@ static void a_child_has_its_parents_memory_as_of_the_fork(void)
 	CHECK_EQ(bytes_in_memfd(), 0);
 }
 
-static void a_child_may_promote_its_own_copy(void)
+TEST(a_child_may_promote_its_own_copy)
 {
 	struct nupa_shared_range range;
 	uint8_t *at;
@@ -272,7 +272,7 @@ static uint64_t cpu_ns(void)
 }
 
 /* At most 1 ms for a MiB that was touched. */
-static void registration_costs_at_most_a_millisecond_a_mebibyte(void)
+TEST(registration_costs_at_most_a_millisecond_a_mebibyte)
 {
 	const size_t sizes[] = { page(), (size_t)64 << 10, (size_t)1 << 20, (size_t)16 << 20 };
 
@@ -303,21 +303,4 @@ static void registration_costs_at_most_a_millisecond_a_mebibyte(void)
 #endif
 		CHECK_EQ(munmap(at, sizes[i]), 0);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(rights_change_as_before_and_stay_changed),
-		CASE(peers_keep_the_pages_of_memory_that_was_unmapped),
-		CASE(memory_that_grows_is_zero_behind_its_end),
-		CASE(a_chunk_of_the_heap_may_be_reallocated_while_registered),
-		CASE(what_is_given_back_after_deregistration_reads_as_zeros),
-		CASE(a_page_stays_promoted_as_long_as_one_region_has_it),
-		CASE(a_child_has_its_parents_memory_as_of_the_fork),
-		CASE(a_child_may_promote_its_own_copy),
-		CASE(registration_costs_at_most_a_millisecond_a_mebibyte),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -17,7 +17,7 @@
 
 #define PAGES 16u
 
-static void a_pin_taken_while_promoted_stays_good_after_the_release(void)
+TEST(a_pin_taken_while_promoted_stays_good_after_the_release)
 {
 	struct nupa_shared_range range, other;
 	struct uring ring;
@@ -49,13 +49,13 @@ static void a_pin_taken_while_promoted_stays_good_after_the_release(void)
 	CHECK_EQ(at[0], 0);
 }
 
-static void so_it_does_for_an_ordinary_user(void)
+TEST(so_it_does_for_an_ordinary_user)
 {
 	become_nobody();
 	a_pin_taken_while_promoted_stays_good_after_the_release();
 }
 
-static void a_read_in_flight_over_the_release_arrives(void)
+TEST(a_read_in_flight_over_the_release_arrives)
 {
 	struct nupa_shared_range range;
 	struct source source;
@@ -78,7 +78,7 @@ static void a_read_in_flight_over_the_release_arrives(void)
 	uring_close(&ring);
 }
 
-static void a_pin_stays_good_when_the_region_is_changed(void)
+TEST(a_pin_stays_good_when_the_region_is_changed)
 {
 	struct nupa_fabric *fabric;
 	struct ibv_mr *mr;
@@ -113,7 +113,7 @@ static void a_pin_stays_good_when_the_region_is_changed(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_fork_leaves_the_pin_to_the_parent_and_a_copy_to_the_child(void)
+TEST(a_fork_leaves_the_pin_to_the_parent_and_a_copy_to_the_child)
 {
 	int to_child[2], to_parent[2], status;
 	struct nupa_shared_range range, again;
@@ -172,7 +172,7 @@ static void *count(void *arg)
 }
 
 /* Each release holds it off, finds that memory may be pinned, and lets it go on. */
-static void a_thread_that_stores_there_meanwhile_goes_on(void)
+TEST(a_thread_that_stores_there_meanwhile_goes_on)
 {
 	struct nupa_shared_range range;
 	struct uring ring;
@@ -200,7 +200,7 @@ static void a_thread_that_stores_there_meanwhile_goes_on(void)
 
 /* --- what stays promoted ---------------------------------------------------------- */
 
-static void memory_that_stays_promoted_does_not_grow(void)
+TEST(memory_that_stays_promoted_does_not_grow)
 {
 	struct nupa_shared_range range;
 	struct uring ring;
@@ -230,7 +230,7 @@ static void register_others(uint32_t times)
 		stays_private(filled_pages(1, 3), page());
 }
 
-static void what_the_program_unmaps_of_it_is_freed(void)
+TEST(what_the_program_unmaps_of_it_is_freed)
 {
 	struct nupa_shared_range a, b;
 	uint8_t *at, *other;
@@ -293,7 +293,7 @@ static void *use_arena(void *arg)
 	return arg;
 }
 
-static void calloc_gives_zeros_where_memory_stays_promoted(void)
+TEST(calloc_gives_zeros_where_memory_stays_promoted)
 {
 	pthread_t thread;
 
@@ -303,21 +303,4 @@ static void calloc_gives_zeros_where_memory_stays_promoted(void)
 	nupa_promote_count_own_threads(1);
 	CHECK_EQ(pthread_create(&thread, NULL, use_arena, NULL), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_pin_taken_while_promoted_stays_good_after_the_release),
-		CASE(so_it_does_for_an_ordinary_user),
-		CASE(a_read_in_flight_over_the_release_arrives),
-		CASE(a_pin_stays_good_when_the_region_is_changed),
-		CASE(a_fork_leaves_the_pin_to_the_parent_and_a_copy_to_the_child),
-		CASE(a_thread_that_stores_there_meanwhile_goes_on),
-		CASE(memory_that_stays_promoted_does_not_grow),
-		CASE(what_the_program_unmaps_of_it_is_freed),
-		CASE(calloc_gives_zeros_where_memory_stays_promoted),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -44,7 +44,7 @@ static unsigned int mappings(void)
 
 /* --- what is promoted ---------------------------------------------------------------- */
 
-static void peers_and_the_program_see_each_others_stores(void)
+TEST(peers_and_the_program_see_each_others_stores)
 {
 	struct nupa_shared_range range;
 	uint8_t *at, *view;
@@ -68,7 +68,7 @@ static void peers_and_the_program_see_each_others_stores(void)
 	CHECK_EQ(at[page() + 7], 2);
 }
 
-static void pages_that_a_region_has_in_part_are_promoted_whole(void)
+TEST(pages_that_a_region_has_in_part_are_promoted_whole)
 {
 	struct nupa_shared_range range;
 	uint8_t *at;
@@ -86,7 +86,7 @@ static void pages_that_a_region_has_in_part_are_promoted_whole(void)
 		CHECK_EQ(at[i], (uint8_t)(i * 7));
 }
 
-static void regions_that_overlap_are_one_range_each(void)
+TEST(regions_that_overlap_are_one_range_each)
 {
 	struct nupa_shared_range a, b, c;
 	uint8_t *at;
@@ -109,7 +109,7 @@ static void regions_that_overlap_are_one_range_each(void)
 }
 
 /* The heap is one mapping again, however many pieces of it were registered. */
-static void nothing_is_left_behind_in_the_table_of_mappings(void)
+TEST(nothing_is_left_behind_in_the_table_of_mappings)
 {
 	enum { CHUNKS = 64, CHUNK = 9000 };
 	struct nupa_shared_range ranges[CHUNKS];
@@ -137,7 +137,7 @@ static void nothing_is_left_behind_in_the_table_of_mappings(void)
 	}
 }
 
-static void memory_that_was_never_touched_takes_no_memory(void)
+TEST(memory_that_was_never_touched_takes_no_memory)
 {
 	const size_t bytes = (size_t)1 << 28;
 	struct nupa_shared_range range;
@@ -161,7 +161,7 @@ static void memory_that_was_never_touched_takes_no_memory(void)
 
 /* --- what is not --------------------------------------------------------------------- */
 
-static void read_only_file_backed_shared_and_locked_memory_stays_as_it_is(void)
+TEST(read_only_file_backed_shared_and_locked_memory_stays_as_it_is)
 {
 	char name[] = "/tmp/nupa-promote-XXXXXX";
 	uint8_t *at;
@@ -190,7 +190,7 @@ static void read_only_file_backed_shared_and_locked_memory_stays_as_it_is(void)
 		printf("  no memory may be locked here (RLIMIT_MEMLOCK): not looked at\n");
 }
 
-static void huge_pages_stay_as_they_are(void)
+TEST(huge_pages_stay_as_they_are)
 {
 	const size_t bytes = (size_t)2 << 20;
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -222,7 +222,7 @@ static void *register_stack_of(void *other)
 	return NULL;
 }
 
-static void stacks_stay_as_they_are(void)
+TEST(stacks_stay_as_they_are)
 {
 	uint8_t buffer[2 * PAGE];
 	pthread_t thread;
@@ -238,7 +238,7 @@ static void stacks_stay_as_they_are(void)
 	CHECK_EQ(buffer[PAGE], 1);
 }
 
-static void of_mixed_memory_the_pages_that_can_be_are_promoted(void)
+TEST(of_mixed_memory_the_pages_that_can_be_are_promoted)
 {
 	struct nupa_shared_range ranges[N_RANGES];
 	uint8_t *at;
@@ -260,7 +260,7 @@ static void of_mixed_memory_the_pages_that_can_be_are_promoted(void)
 }
 
 /* Each other page of some that were never touched, so that no two go together. */
-static void a_piece_more_than_the_limit_stays_private(void)
+TEST(a_piece_more_than_the_limit_stays_private)
 {
 	static struct nupa_shared_range ranges[NUPA_PROMOTED_MAX];
 	uint8_t *at = map_pages(2 * NUPA_PROMOTED_MAX + 1, PROT_READ | PROT_WRITE);
@@ -275,7 +275,7 @@ static void a_piece_more_than_the_limit_stays_private(void)
 	nupa_promote_release(ranges, (int)NUPA_PROMOTED_MAX);
 }
 
-static void a_region_larger_than_the_limit_stays_private(void)
+TEST(a_region_larger_than_the_limit_stays_private)
 {
 	const size_t bytes = NUPA_PROMOTE_MAX_BYTES + page();
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -289,7 +289,7 @@ static void a_region_larger_than_the_limit_stays_private(void)
 	CHECK_EQ(munmap(at, bytes), 0);
 }
 
-static void nothing_is_promoted_where_it_is_not_wanted(void)
+TEST(nothing_is_promoted_where_it_is_not_wanted)
 {
 	uint8_t *at = map_pages(1, PROT_READ | PROT_WRITE);
 
@@ -313,7 +313,7 @@ static void deny_userfaultfd(void)
 	filter_system_calls(code, sizeof(code) / sizeof(code[0]));
 }
 
-static void nothing_is_promoted_where_userfaultfd_is_denied(void)
+TEST(nothing_is_promoted_where_userfaultfd_is_denied)
 {
 	uint8_t *at = map_pages(1, PROT_READ | PROT_WRITE);
 
@@ -328,7 +328,7 @@ static void nothing_is_promoted_where_userfaultfd_is_denied(void)
 }
 
 /* Daemons close all descriptors, and what they open next may have our number. */
-static void a_memfd_that_the_program_closed_is_left_alone(void)
+TEST(a_memfd_that_the_program_closed_is_left_alone)
 {
 	struct nupa_shared_range range;
 	uint8_t *at;
@@ -347,26 +347,4 @@ static void a_memfd_that_the_program_closed_is_left_alone(void)
 	CHECK_EQ(at[0], 1);
 	at[0] = 2;
 	CHECK_EQ(at[0], 2);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(peers_and_the_program_see_each_others_stores),
-		CASE(pages_that_a_region_has_in_part_are_promoted_whole),
-		CASE(regions_that_overlap_are_one_range_each),
-		CASE(nothing_is_left_behind_in_the_table_of_mappings),
-		CASE(memory_that_was_never_touched_takes_no_memory),
-		CASE(read_only_file_backed_shared_and_locked_memory_stays_as_it_is),
-		CASE(huge_pages_stay_as_they_are),
-		CASE(stacks_stay_as_they_are),
-		CASE(of_mixed_memory_the_pages_that_can_be_are_promoted),
-		CASE(a_piece_more_than_the_limit_stays_private),
-		CASE(a_region_larger_than_the_limit_stays_private),
-		CASE(nothing_is_promoted_where_it_is_not_wanted),
-		CASE(nothing_is_promoted_where_userfaultfd_is_denied),
-		CASE(a_memfd_that_the_program_closed_is_left_alone),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

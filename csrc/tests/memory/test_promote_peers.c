@@ -201,7 +201,7 @@ static void reach_all(const struct owner *owner)
 	close(fd);
 }
 
-static void memory_of_every_kind_is_reached(void)
+TEST(memory_of_every_kind_is_reached)
 {
 	with_peer(reach_all);
 }
@@ -219,7 +219,7 @@ static void reach_bss(const struct owner *owner)
 	CHECK_EQ(nupa_dereg_mr(mr), 0);
 }
 
-static void memory_with_the_engines_variables_is_reached(void)
+TEST(memory_with_the_engines_variables_is_reached)
 {
 	with_peer(reach_bss);
 }
@@ -245,7 +245,7 @@ static void reach_pinned(const struct owner *owner)
 	uring_close(&ring);
 }
 
-static void memory_that_is_pinned_is_reached(void)
+TEST(memory_that_is_pinned_is_reached)
 {
 	if (uring_works())
 		with_peer(reach_pinned);
@@ -293,7 +293,7 @@ static void fork_with_region(const struct owner *owner)
 	CHECK_EQ(*word, 12);
 }
 
-static void a_fork_takes_a_copy_and_leaves_peers_the_parents_memory(void)
+TEST(a_fork_takes_a_copy_and_leaves_peers_the_parents_memory)
 {
 	with_peer(fork_with_region);
 }
@@ -325,7 +325,7 @@ static void fork_under_fire(const struct owner *owner)
 	free(words);
 }
 
-static void no_write_of_a_peer_is_lost_to_a_fork(void)
+TEST(no_write_of_a_peer_is_lost_to_a_fork)
 {
 	with_peer(fork_under_fire);
 }
@@ -378,21 +378,7 @@ static void promote_under_fire(const struct owner *owner)
 	CHECK_EQ(munmap(registrar.at, PART_BYTES + page), 0);
 }
 
-static void no_write_of_a_peer_is_lost_to_another_registration(void)
+TEST(no_write_of_a_peer_is_lost_to_another_registration)
 {
 	with_peer(promote_under_fire);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(memory_of_every_kind_is_reached),
-		CASE(memory_with_the_engines_variables_is_reached),
-		CASE(memory_that_is_pinned_is_reached),
-		CASE(a_fork_takes_a_copy_and_leaves_peers_the_parents_memory),
-		CASE(no_write_of_a_peer_is_lost_to_a_fork),
-		CASE(no_write_of_a_peer_is_lost_to_another_registration),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

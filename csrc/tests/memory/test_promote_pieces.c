@@ -163,7 +163,7 @@ static void hammer(bool system_calls)
 	}
 }
 
-static void no_store_is_lost_while_several_pieces_are_promoted(void)
+TEST(no_store_is_lost_while_several_pieces_are_promoted)
 {
 	if (!promotion_works())
 		return;
@@ -172,19 +172,9 @@ static void no_store_is_lost_while_several_pieces_are_promoted(void)
 	hammer(sees_system_calls());
 }
 
-static void nor_is_one_of_an_ordinary_user(void)
+TEST(nor_is_one_of_an_ordinary_user)
 {
 	become_nobody();
 	if (promotion_works())
 		hammer(false);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(no_store_is_lost_while_several_pieces_are_promoted),
-		CASE(nor_is_one_of_an_ordinary_user),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -21,7 +21,7 @@
 
 /* --- pinned before ------------------------------------------------------------------- */
 
-static void pinned_memory_stays_private_and_the_program_sees_what_the_kernel_stores(void)
+TEST(pinned_memory_stays_private_and_the_program_sees_what_the_kernel_stores)
 {
 	struct nupa_shared_range range;
 	struct uring ring;
@@ -45,14 +45,14 @@ static void pinned_memory_stays_private_and_the_program_sees_what_the_kernel_sto
 	CHECK(is_filled(at, PAGES * page(), 'Z'));
 }
 
-static void nor_does_an_ordinary_user_lose_any_of_it(void)
+TEST(nor_does_an_ordinary_user_lose_any_of_it)
 {
 	become_nobody();
 	pinned_memory_stays_private_and_the_program_sees_what_the_kernel_stores();
 }
 
 /* Whichever page it is: those before it are as they were. */
-static void one_pinned_page_keeps_its_piece_private(void)
+TEST(one_pinned_page_keeps_its_piece_private)
 {
 	struct nupa_shared_range ranges[8];
 	const uint32_t n = 600; /* three pieces at least */
@@ -83,7 +83,7 @@ static void one_pinned_page_keeps_its_piece_private(void)
 	uring_close(&ring);
 }
 
-static void a_read_that_is_in_flight_arrives(void)
+TEST(a_read_that_is_in_flight_arrives)
 {
 	struct source source;
 	struct uring ring;
@@ -147,7 +147,7 @@ static void await(aio_context_t context)
 	CHECK_EQ(event.res, DIRECT_BYTES);
 }
 
-static void direct_reads_in_flight_arrive(void)
+TEST(direct_reads_in_flight_arrive)
 {
 	aio_context_t context = 0;
 	int fd;
@@ -180,7 +180,7 @@ static void direct_reads_in_flight_arrive(void)
 }
 
 /* A pipe refers to the pages themselves, but only takes from them. */
-static void what_vmsplice_put_into_a_pipe_is_read_from_it(void)
+TEST(what_vmsplice_put_into_a_pipe_is_read_from_it)
 {
 	struct nupa_shared_range range;
 	uint8_t *at, read_back[4096];
@@ -207,7 +207,7 @@ static void what_vmsplice_put_into_a_pipe_is_read_from_it(void)
 /* --- not pinned ---------------------------------------------------------------------- */
 
 /* The kernel tells shared pages from pinned ones only once they are the process's own. */
-static void pages_shared_with_a_child_are_promoted(void)
+TEST(pages_shared_with_a_child_are_promoted)
 {
 	struct nupa_shared_range range;
 	int to_child[2], status;
@@ -243,7 +243,7 @@ static uint8_t *huge_page(void)
 	return memset(at, 'a', HUGE_BYTES);
 }
 
-static void a_transparent_huge_page_is_promoted_unless_a_part_of_it_is_pinned(void)
+TEST(a_transparent_huge_page_is_promoted_unless_a_part_of_it_is_pinned)
 {
 	struct nupa_shared_range range;
 	struct uring ring;
@@ -264,20 +264,4 @@ static void a_transparent_huge_page_is_promoted_unless_a_part_of_it_is_pinned(vo
 	uring_store(&ring, at, 2 * page(), 'Z');
 	CHECK(is_filled(at, 2 * page(), 'Z'));
 	uring_close(&ring);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(pinned_memory_stays_private_and_the_program_sees_what_the_kernel_stores),
-		CASE(nor_does_an_ordinary_user_lose_any_of_it),
-		CASE(one_pinned_page_keeps_its_piece_private),
-		CASE(a_read_that_is_in_flight_arrives),
-		CASE(direct_reads_in_flight_arrive),
-		CASE(what_vmsplice_put_into_a_pipe_is_read_from_it),
-		CASE(pages_shared_with_a_child_are_promoted),
-		CASE(a_transparent_huge_page_is_promoted_unless_a_part_of_it_is_pinned),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -29,7 +29,7 @@
 
 /* --- open files ---------------------------------------------------------------------- */
 
-static void ordinary_files_pin_nothing(void)
+TEST(ordinary_files_pin_nothing)
 {
 	sigset_t signals;
 	int ends[2];
@@ -57,7 +57,7 @@ static void ordinary_files_pin_nothing(void)
 	CHECK(nupa_pins_excluded());
 }
 
-static void a_ring_may_pin(void)
+TEST(a_ring_may_pin)
 {
 	struct uring ring;
 	int copy;
@@ -74,7 +74,7 @@ static void a_ring_may_pin(void)
 	CHECK(nupa_pins_excluded());
 }
 
-static void a_file_opened_for_direct_reads_may_pin(void)
+TEST(a_file_opened_for_direct_reads_may_pin)
 {
 	char name[] = "/tmp/nupa-promote-XXXXXX";
 	int fd = mkstemp(name), direct;
@@ -97,7 +97,7 @@ static void a_file_opened_for_direct_reads_may_pin(void)
 	CHECK_EQ(unlink(name), 0);
 }
 
-static void asynchronous_io_may_pin_without_a_descriptor(void)
+TEST(asynchronous_io_may_pin_without_a_descriptor)
 {
 	aio_context_t context = 0;
 
@@ -111,7 +111,7 @@ static void asynchronous_io_may_pin_without_a_descriptor(void)
 }
 
 /* A device that nobody put on the list. */
-static void an_unknown_device_may_pin(void)
+TEST(an_unknown_device_may_pin)
 {
 	static const char *const devices[] = { "/dev/kvm", "/dev/fuse", "/dev/hwrng",
 					       "/dev/loop-control", "/dev/cpu_dma_latency" };
@@ -147,7 +147,7 @@ static void *look_from_thread(void *arg)
 }
 
 /* /proc/self is empty then. */
-static void files_are_found_after_the_first_thread_has_ended(void)
+TEST(files_are_found_after_the_first_thread_has_ended)
 {
 	pthread_t thread;
 
@@ -185,7 +185,7 @@ static void open_files(uint32_t *n, uint32_t wanted)
 	}
 }
 
-static void the_proof_costs_at_most_3_microseconds_a_file(void)
+TEST(the_proof_costs_at_most_3_microseconds_a_file)
 {
 	static const uint32_t numbers[] = { 4, 20, 200, 1000 };
 	struct rlimit limit;
@@ -232,7 +232,7 @@ static void deny_moves(void)
 	filter_system_calls(code, sizeof(code) / sizeof(code[0]));
 }
 
-static void before_linux_6_8_a_process_that_may_pin_promotes_nothing(void)
+TEST(before_linux_6_8_a_process_that_may_pin_promotes_nothing)
 {
 	struct nupa_shared_range range;
 	struct uring ring;
@@ -252,20 +252,4 @@ static void before_linux_6_8_a_process_that_may_pin_promotes_nothing(void)
 	nupa_promote_release(&range, 1);
 	CHECK_EQ(at[299 * page()], 1);
 	CHECK_EQ(bytes_in_memfd(), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(ordinary_files_pin_nothing),
-		CASE(a_ring_may_pin),
-		CASE(a_file_opened_for_direct_reads_may_pin),
-		CASE(asynchronous_io_may_pin_without_a_descriptor),
-		CASE(an_unknown_device_may_pin),
-		CASE(files_are_found_after_the_first_thread_has_ended),
-		CASE(the_proof_costs_at_most_3_microseconds_a_file),
-		CASE(before_linux_6_8_a_process_that_may_pin_promotes_nothing),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -128,7 +128,7 @@ static void register_randomly(uint32_t rounds)
 		let_go(&held[i]);
 }
 
-static void four_writers_lose_no_update_through_1000_registrations(void)
+TEST(four_writers_lose_no_update_through_1000_registrations)
 {
 	struct writer writers[WRITERS];
 
@@ -141,7 +141,7 @@ static void four_writers_lose_no_update_through_1000_registrations(void)
 	stop_writers(writers);
 }
 
-static void nor_do_they_as_an_ordinary_user(void)
+TEST(nor_do_they_as_an_ordinary_user)
 {
 	become_nobody();
 	spares_neighbours = !sees_system_calls();
@@ -177,7 +177,7 @@ static void read_beside_registrations(uint64_t *word, void (*registrations)(uint
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-static void a_system_call_that_writes_into_the_region_waits_and_succeeds(void)
+TEST(a_system_call_that_writes_into_the_region_waits_and_succeeds)
 {
 	if (!promotion_works())
 		return;
@@ -202,7 +202,7 @@ static void register_all_but_the_ends(uint32_t rounds)
 	}
 }
 
-static void one_that_writes_beside_the_region_succeeds_for_every_user(void)
+TEST(one_that_writes_beside_the_region_succeeds_for_every_user)
 {
 	become_nobody();
 	if (!promotion_works())
@@ -224,7 +224,7 @@ static void tick(int signal)
 	words[ticks % WORDS]++;
 }
 
-static void a_signal_handler_that_writes_there_is_not_waited_for(void)
+TEST(a_signal_handler_that_writes_there_is_not_waited_for)
 {
 	struct sigaction action = { .sa_handler = tick, .sa_flags = SA_RESTART };
 	struct itimerval often = { { 0, 100 }, { 0, 100 } }, never = { 0 };
@@ -257,7 +257,7 @@ static void *add_to_word(void *arg)
 
 /* One word, of which the program and a peer are the two writers, in a page of which others are
  * registered and deregistered all the time. */
-static void atomics_of_peers_and_of_the_program_agree(void)
+TEST(atomics_of_peers_and_of_the_program_agree)
 {
 	struct held held = { 0 };
 	uint64_t *word;
@@ -292,18 +292,4 @@ static void atomics_of_peers_and_of_the_program_agree(void)
 		CHECK_EQ(*word, round * 2 * PEER_ADDS);
 	}
 	free(words);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(four_writers_lose_no_update_through_1000_registrations),
-		CASE(nor_do_they_as_an_ordinary_user),
-		CASE(a_system_call_that_writes_into_the_region_waits_and_succeeds),
-		CASE(one_that_writes_beside_the_region_succeeds_for_every_user),
-		CASE(a_signal_handler_that_writes_there_is_not_waited_for),
-		CASE(atomics_of_peers_and_of_the_program_agree),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -119,7 +119,7 @@ static void bounds(enum nupa_mover mover)
 	guarded_close(&g);
 }
 
-static void one_byte_out_of_bounds_is_refused(void)
+TEST(one_byte_out_of_bounds_is_refused)
 {
 	bounds(NUPA_MOVER_LOCAL);
 	bounds(NUPA_MOVER_RELAY);
@@ -128,7 +128,7 @@ static void one_byte_out_of_bounds_is_refused(void)
 		bounds(NUPA_MOVER_CMA);
 }
 
-static void atomics_want_eight_aligned_bytes(void)
+TEST(atomics_want_eight_aligned_bytes)
 {
 	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
 
@@ -199,7 +199,7 @@ static void keys_and_access(enum nupa_mover mover)
 	guarded_close(&g);
 }
 
-static void wrong_keys_and_access_are_refused(void)
+TEST(wrong_keys_and_access_are_refused)
 {
 	keys_and_access(NUPA_MOVER_LOCAL);
 	keys_and_access(NUPA_MOVER_RELAY);
@@ -207,7 +207,7 @@ static void wrong_keys_and_access_are_refused(void)
 		keys_and_access(NUPA_MOVER_CMA);
 }
 
-static void a_wrong_local_key_is_a_local_error(void)
+TEST(a_wrong_local_key_is_a_local_error)
 {
 	static const enum ibv_wr_opcode opcodes[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE,
 						      IBV_WR_RDMA_READ };
@@ -244,7 +244,7 @@ static void a_wrong_local_key_is_a_local_error(void)
 	}
 }
 
-static void registration_refuses_what_cannot_be(void)
+TEST(registration_refuses_what_cannot_be)
 {
 	struct guarded g = guarded_open(NUPA_MOVER_NONE, all_access);
 	uint8_t *hole = mmap(NULL, 3 * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -261,7 +261,7 @@ static void registration_refuses_what_cannot_be(void)
 	guarded_close(&g);
 }
 
-static void a_region_is_addressed_by_its_iova(void)
+TEST(a_region_is_addressed_by_its_iova)
 {
 	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY,
 						  NUPA_MOVER_CMA };
@@ -295,7 +295,7 @@ static void a_region_is_addressed_by_its_iova(void)
 	}
 }
 
-static void send_with_invalidate_ends_a_key(void)
+TEST(send_with_invalidate_ends_a_key)
 {
 	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
 	static const uint32_t lengths[] = { 0, 8, 20000 };
@@ -428,31 +428,18 @@ static void dereg_waits_for_writers(enum nupa_mover mover)
 	nupa_fabric_put(fabric);
 }
 
-static void dereg_waits_for_a_write_by_memcpy(void)
+TEST(dereg_waits_for_a_write_by_memcpy)
 {
 	dereg_waits_for_writers(NUPA_MOVER_LOCAL);
 }
 
-static void dereg_waits_for_a_write_by_cma(void)
+TEST(dereg_waits_for_a_write_by_cma)
 {
 	if (test_cma_works())
 		dereg_waits_for_writers(NUPA_MOVER_CMA);
 }
 
-static void dereg_waits_for_a_write_by_relay(void)
+TEST(dereg_waits_for_a_write_by_relay)
 {
 	dereg_waits_for_writers(NUPA_MOVER_RELAY);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(one_byte_out_of_bounds_is_refused),   CASE(atomics_want_eight_aligned_bytes),
-		CASE(wrong_keys_and_access_are_refused),   CASE(a_wrong_local_key_is_a_local_error),
-		CASE(registration_refuses_what_cannot_be), CASE(a_region_is_addressed_by_its_iova),
-		CASE(send_with_invalidate_ends_a_key),     CASE(dereg_waits_for_a_write_by_memcpy),
-		CASE(dereg_waits_for_a_write_by_cma),      CASE(dereg_waits_for_a_write_by_relay),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -108,13 +108,13 @@ static void missing_memory(enum nupa_mover mover)
 	ends_close(&e);
 }
 
-static void memory_that_is_not_there_fails_the_request(void)
+TEST(memory_that_is_not_there_fails_the_request)
 {
 	for (int i = 0; i < n_movers(); i++)
 		missing_memory(movers[i]);
 }
 
-static void an_implicit_region_reaches_everything_and_falls_nowhere(void)
+TEST(an_implicit_region_reaches_everything_and_falls_nowhere)
 {
 	for (int i = 0; i < n_movers(); i++) {
 		struct ends e = ends_open(movers[i]);
@@ -138,7 +138,7 @@ static void an_implicit_region_reaches_everything_and_falls_nowhere(void)
 	}
 }
 
-static void a_region_of_everything_is_on_demand_and_from_zero(void)
+TEST(a_region_of_everything_is_on_demand_and_from_zero)
 {
 	struct ends e = ends_open(NUPA_MOVER_NONE);
 
@@ -153,7 +153,7 @@ static void a_region_of_everything_is_on_demand_and_from_zero(void)
 
 /* --- the null region ------------------------------------------------------------------- */
 
-static void a_null_region_gives_zeros_and_takes_anything(void)
+TEST(a_null_region_gives_zeros_and_takes_anything)
 {
 	for (int i = 0; i < n_movers(); i++) {
 		struct ends e = ends_open(movers[i]);
@@ -183,7 +183,7 @@ static void a_null_region_gives_zeros_and_takes_anything(void)
 
 /* --- second handles -------------------------------------------------------------------- */
 
-static void second_handles_end_with_their_object(void)
+TEST(second_handles_end_with_their_object)
 {
 	struct ends e = ends_open(NUPA_MOVER_NONE);
 	struct ibv_context *context = nupa_import_device(dup(e.b->context->cmd_fd));
@@ -218,7 +218,7 @@ static void second_handles_end_with_their_object(void)
 	ends_close(&e);
 }
 
-static void a_pd_that_is_let_go_of_lives_as_long_as_its_users(void)
+TEST(a_pd_that_is_let_go_of_lives_as_long_as_its_users)
 {
 	struct ends e = ends_open(NUPA_MOVER_NONE);
 	struct ibv_context *context = nupa_import_device(dup(e.b->context->cmd_fd));
@@ -234,7 +234,7 @@ static void a_pd_that_is_let_go_of_lives_as_long_as_its_users(void)
 }
 
 /* A descriptor is input like any other. */
-static void a_strange_descriptor_is_not_imported(void)
+TEST(a_strange_descriptor_is_not_imported)
 {
 	struct ends e = ends_open(NUPA_MOVER_NONE);
 	uint8_t card[1024] = { 0 };
@@ -349,24 +349,8 @@ static void rereg_waits_for(enum nupa_mover mover)
 	ends_close(&e);
 }
 
-static void what_rereg_takes_away_is_not_written_any_more(void)
+TEST(what_rereg_takes_away_is_not_written_any_more)
 {
 	for (int i = 0; i < n_movers(); i++)
 		rereg_waits_for(movers[i]);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(memory_that_is_not_there_fails_the_request),
-		CASE(an_implicit_region_reaches_everything_and_falls_nowhere),
-		CASE(a_region_of_everything_is_on_demand_and_from_zero),
-		CASE(a_null_region_gives_zeros_and_takes_anything),
-		CASE(second_handles_end_with_their_object),
-		CASE(a_pd_that_is_let_go_of_lives_as_long_as_its_users),
-		CASE(a_strange_descriptor_is_not_imported),
-		CASE(what_rereg_takes_away_is_not_written_any_more),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

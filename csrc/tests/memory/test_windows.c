@@ -30,7 +30,7 @@ static void opens(enum nupa_mover mover)
 	windowed_close(&w);
 }
 
-static void a_window_opens_its_part_of_a_region_to_the_byte(void)
+TEST(a_window_opens_its_part_of_a_region_to_the_byte)
 {
 	opens(NUPA_MOVER_LOCAL);
 	opens(NUPA_MOVER_RELAY);
@@ -39,7 +39,7 @@ static void a_window_opens_its_part_of_a_region_to_the_byte(void)
 		opens(NUPA_MOVER_CMA);
 }
 
-static void a_window_has_the_access_of_its_bind(void)
+TEST(a_window_has_the_access_of_its_bind)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *mw = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_1);
@@ -56,7 +56,7 @@ static void a_window_has_the_access_of_its_bind(void)
 	windowed_close(&w);
 }
 
-static void a_zero_based_window_counts_from_its_start(void)
+TEST(a_zero_based_window_counts_from_its_start)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *mw = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_1);
@@ -78,7 +78,7 @@ static void a_zero_based_window_counts_from_its_start(void)
 
 /* --- keys ------------------------------------------------------------------------------ */
 
-static void a_bind_ends_the_key_before_it(void)
+TEST(a_bind_ends_the_key_before_it)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *mw = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_1);
@@ -103,7 +103,7 @@ static void a_bind_ends_the_key_before_it(void)
 	windowed_close(&w);
 }
 
-static void a_deallocated_window_is_closed_and_its_keys_stay_stale(void)
+TEST(a_deallocated_window_is_closed_and_its_keys_stay_stale)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	uint64_t at = (uintptr_t)w.at + AT;
@@ -125,7 +125,7 @@ static void a_deallocated_window_is_closed_and_its_keys_stay_stale(void)
 	windowed_close(&w);
 }
 
-static void a_region_with_a_bound_window_stays(void)
+TEST(a_region_with_a_bound_window_stays)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *mw = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_1);
@@ -151,7 +151,7 @@ static void a_region_with_a_bound_window_stays(void)
 
 /* --- what binding refuses -------------------------------------------------------------- */
 
-static void a_bind_that_the_region_does_not_allow_fails(void)
+TEST(a_bind_that_the_region_does_not_allow_fails)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *mw = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_1);
@@ -194,7 +194,7 @@ static void a_bind_that_the_region_does_not_allow_fails(void)
 	windowed_close(&w);
 }
 
-static void a_bind_that_cannot_be_meant_is_not_posted(void)
+TEST(a_bind_that_cannot_be_meant_is_not_posted)
 {
 	enum ibv_mw_type no_type;
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
@@ -219,7 +219,7 @@ static void a_bind_that_cannot_be_meant_is_not_posted(void)
 	windowed_close(&w);
 }
 
-static void a_window_deallocated_before_its_bind_fails_it(void)
+TEST(a_window_deallocated_before_its_bind_fails_it)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *mw = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_1);
@@ -236,7 +236,7 @@ static void a_window_deallocated_before_its_bind_fails_it(void)
 	windowed_close(&w);
 }
 
-static void a_window_has_no_local_use(void)
+TEST(a_window_has_no_local_use)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *mw = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_1);
@@ -250,22 +250,4 @@ static void a_window_has_no_local_use(void)
 	cq_expect(w.b->send_cq, 9, IBV_WC_LOC_PROT_ERR);
 	CHECK_EQ(nupa_dealloc_mw(mw), 0);
 	windowed_close(&w);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_window_opens_its_part_of_a_region_to_the_byte),
-		CASE(a_window_has_the_access_of_its_bind),
-		CASE(a_zero_based_window_counts_from_its_start),
-		CASE(a_bind_ends_the_key_before_it),
-		CASE(a_deallocated_window_is_closed_and_its_keys_stay_stale),
-		CASE(a_region_with_a_bound_window_stays),
-		CASE(a_bind_that_the_region_does_not_allow_fails),
-		CASE(a_bind_that_cannot_be_meant_is_not_posted),
-		CASE(a_window_deallocated_before_its_bind_fails_it),
-		CASE(a_window_has_no_local_use),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

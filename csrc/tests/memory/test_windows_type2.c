@@ -54,7 +54,7 @@ static void works_on_its_qp_alone(enum nupa_mover mover)
 	windowed_close(&w);
 }
 
-static void a_type_2_window_works_on_its_qp_alone(void)
+TEST(a_type_2_window_works_on_its_qp_alone)
 {
 	works_on_its_qp_alone(NUPA_MOVER_LOCAL);
 	works_on_its_qp_alone(NUPA_MOVER_RELAY);
@@ -63,7 +63,7 @@ static void a_type_2_window_works_on_its_qp_alone(void)
 		works_on_its_qp_alone(NUPA_MOVER_CMA);
 }
 
-static void the_peer_can_invalidate_a_type_2_window(void)
+TEST(the_peer_can_invalidate_a_type_2_window)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *two = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_2);
@@ -100,7 +100,7 @@ static void the_peer_can_invalidate_a_type_2_window(void)
 	windowed_close(&w);
 }
 
-static void a_destroyed_qp_frees_the_windows_bound_on_it(void)
+TEST(a_destroyed_qp_frees_the_windows_bound_on_it)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *mw = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_2);
@@ -123,15 +123,4 @@ static void a_destroyed_qp_frees_the_windows_bound_on_it(void)
 	windowed_allowed(&w, IBV_WR_RDMA_WRITE, (uintptr_t)w.at + AT, 8, mw->rkey);
 	CHECK_EQ(nupa_dealloc_mw(mw), 0);
 	windowed_close(&w);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_type_2_window_works_on_its_qp_alone),
-		CASE(the_peer_can_invalidate_a_type_2_window),
-		CASE(a_destroyed_qp_frees_the_windows_bound_on_it),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -97,7 +97,7 @@ static uint32_t datagram(uint8_t *frame, const struct nupa_fabric *fabric, bool 
 
 /* --- valid ones ---------------------------------------------------------------------- */
 
-static void a_frame_has_at_least_its_headers_and_at_most_the_mtu(void)
+TEST(a_frame_has_at_least_its_headers_and_at_most_the_mtu)
 {
 	static uint8_t frame[NUPA_VNET_BYTES + ETH_HLEN + MTU + 8];
 
@@ -112,7 +112,7 @@ static void a_frame_has_at_least_its_headers_and_at_most_the_mtu(void)
 	CHECK(!nupa_frame_valid(frame, IP_AT + MTU + 5, MTU));
 }
 
-static void offsets_of_a_header_lie_inside_its_frame(void)
+TEST(offsets_of_a_header_lie_inside_its_frame)
 {
 	static uint8_t frame[IP_AT + 4096];
 	struct virtio_net_hdr_v1 *vnet = vnet_of(frame);
@@ -131,7 +131,7 @@ static void offsets_of_a_header_lie_inside_its_frame(void)
 	CHECK(!nupa_frame_valid(frame, bytes, MTU));
 }
 
-static void segments_have_a_kind_and_a_size_within_the_mtu(void)
+TEST(segments_have_a_kind_and_a_size_within_the_mtu)
 {
 	static uint8_t frame[NUPA_NET_FRAME_MAX_BYTES + 1];
 	struct virtio_net_hdr_v1 *vnet = vnet_of(frame);
@@ -158,7 +158,7 @@ static void segments_have_a_kind_and_a_size_within_the_mtu(void)
 	}
 }
 
-static void random_bytes_are_refused_or_harmless(void)
+TEST(random_bytes_are_refused_or_harmless)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	uint64_t seed = test_seed();
@@ -192,7 +192,7 @@ static void random_bytes_are_refused_or_harmless(void)
 
 /* --- ways ---------------------------------------------------------------------------- */
 
-static void an_address_leads_to_its_host(void)
+TEST(an_address_leads_to_its_host)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	uint8_t frame[IP_AT] = { 0 };
@@ -231,7 +231,7 @@ static uint32_t arp_request(uint8_t *frame, const struct nupa_fabric *fabric, ui
 	return IP_AT + sizeof(arp);
 }
 
-static void arp_is_answered_for_hosts_alone(void)
+TEST(arp_is_answered_for_hosts_alone)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	uint8_t frame[128], reply[NUPA_NEIGH_REPLY_MAX_BYTES];
@@ -276,7 +276,7 @@ static uint32_t solicitation(uint8_t *frame, const struct nupa_fabric *fabric,
 	return (uint32_t)(IP_AT + sizeof(ip) + sizeof(ask));
 }
 
-static void nd_is_answered_with_a_right_checksum(void)
+TEST(nd_is_answered_with_a_right_checksum)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	uint8_t frame[256], reply[NUPA_NEIGH_REPLY_MAX_BYTES];
@@ -315,7 +315,7 @@ static void nd_is_answered_with_a_right_checksum(void)
 
 /* --- many in one --------------------------------------------------------------------- */
 
-static void datagrams_of_a_flow_become_one_frame(void)
+TEST(datagrams_of_a_flow_become_one_frame)
 {
 	static const uint16_t lengths[] = { 100, 100, 100, 33 };
 	struct nupa_fabric *fabric = test_fabric();
@@ -358,7 +358,7 @@ static void datagrams_of_a_flow_become_one_frame(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_single_datagram_stays_as_it_was(void)
+TEST(a_single_datagram_stays_as_it_was)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	uint8_t frame[256], before[256];
@@ -373,7 +373,7 @@ static void a_single_datagram_stays_as_it_was(void)
 }
 
 /* Flips what makes a datagram another flow's, one thing after the other. */
-static void what_differs_does_not_join(void)
+TEST(what_differs_does_not_join)
 {
 	static const uint32_t ipv4_parts[] = { 0, 1, 6, 8, 9, 12, 16, 20, 22 };
 	static const uint32_t ipv6_parts[] = { 0, 1, 6, 7, 8, 24, 40, 42 };
@@ -403,7 +403,7 @@ static void what_differs_does_not_join(void)
 	nupa_fabric_put(fabric);
 }
 
-static void only_whole_unfragmented_datagrams_may_be_joined(void)
+TEST(only_whole_unfragmented_datagrams_may_be_joined)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	static uint8_t frame[IP_AT + 4096];
@@ -425,7 +425,7 @@ static void only_whole_unfragmented_datagrams_may_be_joined(void)
 	nupa_fabric_put(fabric);
 }
 
-static void no_more_than_a_kernel_takes_are_joined(void)
+TEST(no_more_than_a_kernel_takes_are_joined)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	static uint8_t first[NUPA_COALESCE_MAX_BYTES + 4096], next[4096];
@@ -446,24 +446,4 @@ static void no_more_than_a_kernel_takes_are_joined(void)
 		CHECK(nupa_coalesce_end(&c, first) <= NUPA_COALESCE_MAX_BYTES);
 	}
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_frame_has_at_least_its_headers_and_at_most_the_mtu),
-		CASE(offsets_of_a_header_lie_inside_its_frame),
-		CASE(segments_have_a_kind_and_a_size_within_the_mtu),
-		CASE(random_bytes_are_refused_or_harmless),
-		CASE(an_address_leads_to_its_host),
-		CASE(arp_is_answered_for_hosts_alone),
-		CASE(nd_is_answered_with_a_right_checksum),
-		CASE(datagrams_of_a_flow_become_one_frame),
-		CASE(a_single_datagram_stays_as_it_was),
-		CASE(what_differs_does_not_join),
-		CASE(only_whole_unfragmented_datagrams_may_be_joined),
-		CASE(no_more_than_a_kernel_takes_are_joined),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -7,7 +7,7 @@
 
 static const uint8_t everybody[ETH_ALEN] = { 255, 255, 255, 255, 255, 255 };
 
-static void frames_of_every_length_arrive_whole_and_in_order(void)
+TEST(frames_of_every_length_arrive_whole_and_in_order)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 3);
@@ -23,7 +23,7 @@ static void frames_of_every_length_arrive_whole_and_in_order(void)
 	nupa_fabric_put(fabric);
 }
 
-static void the_ring_may_end_anywhere(void)
+TEST(the_ring_may_end_anywhere)
 {
 	struct nupa_fabric *fabric = lab_fabric(1 << 20);
 	struct lab *lab = lab_open(fabric, 3);
@@ -47,7 +47,7 @@ static void the_ring_may_end_anywhere(void)
 	nupa_fabric_put(fabric);
 }
 
-static void each_frame_goes_to_its_own_host(void)
+TEST(each_frame_goes_to_its_own_host)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 7);
@@ -64,7 +64,7 @@ static void each_frame_goes_to_its_own_host(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_broadcast_reaches_all_others_once(void)
+TEST(a_broadcast_reaches_all_others_once)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 7);
@@ -82,7 +82,7 @@ static void a_broadcast_reaches_all_others_once(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_queue_sends_to_its_like_or_to_queue_0_where_there_is_none(void)
+TEST(a_queue_sends_to_its_like_or_to_queue_0_where_there_is_none)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 7 | 1u << LAB_QUEUE_1(0) | 1u << LAB_QUEUE_1(1));
@@ -103,7 +103,7 @@ static void a_queue_sends_to_its_like_or_to_queue_0_where_there_is_none(void)
 	nupa_fabric_put(fabric);
 }
 
-static void runts_and_frames_beyond_the_mtu_are_dropped(void)
+TEST(runts_and_frames_beyond_the_mtu_are_dropped)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 3);
@@ -119,7 +119,7 @@ static void runts_and_frames_beyond_the_mtu_are_dropped(void)
 	nupa_fabric_put(fabric);
 }
 
-static void what_nobody_has_is_dropped(void)
+TEST(what_nobody_has_is_dropped)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 3);
@@ -133,7 +133,7 @@ static void what_nobody_has_is_dropped(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_port_that_is_down_lets_nothing_through(void)
+TEST(a_port_that_is_down_lets_nothing_through)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 3);
@@ -155,7 +155,7 @@ static void a_port_that_is_down_lets_nothing_through(void)
 	nupa_fabric_put(fabric);
 }
 
-static void an_interface_that_takes_nothing_refuses(void)
+TEST(an_interface_that_takes_nothing_refuses)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 3);
@@ -170,21 +170,4 @@ static void an_interface_that_takes_nothing_refuses(void)
 	lab_expect(lab, 0, LAB_HEADERS + 9, 1);
 	lab_close(lab);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(frames_of_every_length_arrive_whole_and_in_order),
-		CASE(the_ring_may_end_anywhere),
-		CASE(each_frame_goes_to_its_own_host),
-		CASE(a_broadcast_reaches_all_others_once),
-		CASE(a_queue_sends_to_its_like_or_to_queue_0_where_there_is_none),
-		CASE(runts_and_frames_beyond_the_mtu_are_dropped),
-		CASE(what_nobody_has_is_dropped),
-		CASE(a_port_that_is_down_lets_nothing_through),
-		CASE(an_interface_that_takes_nothing_refuses),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -74,7 +74,7 @@ static pid_t forger_fork(struct nupa_fabric *fabric, int gate)
 	exit(0);
 }
 
-static void forged_messages_harm_nobody(void)
+TEST(forged_messages_harm_nobody)
 {
 	static uint8_t frame[LAB_HEADERS + LAB_MTU + 1];
 	struct nupa_fabric *fabric = lab_fabric(0);
@@ -99,7 +99,7 @@ static void forged_messages_harm_nobody(void)
 	nupa_fabric_put(fabric);
 }
 
-static void what_cannot_be_added_says_why(void)
+TEST(what_cannot_be_added_says_why)
 {
 	struct nupa_fabric *small = lab_fabric(256 << 10), *fabric = lab_fabric(0);
 	struct nupa_pump *pump = nupa_pump_new(fabric), *other = nupa_pump_new(fabric);
@@ -128,7 +128,7 @@ static void what_cannot_be_added_says_why(void)
 	nupa_fabric_put(small);
 }
 
-static void the_pump_goes_on_without_an_interface_that_vanished(void)
+TEST(the_pump_goes_on_without_an_interface_that_vanished)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 7);
@@ -181,7 +181,7 @@ static bool is_up(struct nupa_fabric *fabric, uint32_t host)
 	return false;
 }
 
-static void another_process_is_reached_by_its_doorbell(void)
+TEST(another_process_is_reached_by_its_doorbell)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	pid_t pid = echo_fork(fabric, NULL);
@@ -200,7 +200,7 @@ static void another_process_is_reached_by_its_doorbell(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_full_ring_is_waited_for(void)
+TEST(a_full_ring_is_waited_for)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	pid_t pid = echo_fork(fabric, NULL);
@@ -234,7 +234,7 @@ static void a_full_ring_is_waited_for(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_process_that_is_killed_is_down_and_its_next_one_up(void)
+TEST(a_process_that_is_killed_is_down_and_its_next_one_up)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	pid_t pids[2];
@@ -265,7 +265,7 @@ static void a_process_that_is_killed_is_down_and_its_next_one_up(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_process_that_is_stopped_holds_nobody_up(void)
+TEST(a_process_that_is_stopped_holds_nobody_up)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	pid_t pid = echo_fork(fabric, NULL);
@@ -309,7 +309,7 @@ static struct nupa_fabric *seen_from_elsewhere(struct nupa_fabric *fabric)
 	return other;
 }
 
-static void a_pump_that_was_taken_for_dead_says_so_and_another_takes_its_place(void)
+TEST(a_pump_that_was_taken_for_dead_says_so_and_another_takes_its_place)
 {
 	const struct nupa_config config = { .flags = NUPA_SEGMENT_MACHINES,
 					    .segment_bytes = 128 << 20 };
@@ -334,20 +334,4 @@ static void a_pump_that_was_taken_for_dead_says_so_and_another_takes_its_place(v
 	lab_close(lab);
 	nupa_fabric_put(other);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(forged_messages_harm_nobody),
-		CASE(what_cannot_be_added_says_why),
-		CASE(the_pump_goes_on_without_an_interface_that_vanished),
-		CASE(another_process_is_reached_by_its_doorbell),
-		CASE(a_full_ring_is_waited_for),
-		CASE(a_process_that_is_killed_is_down_and_its_next_one_up),
-		CASE(a_process_that_is_stopped_holds_nobody_up),
-		CASE(a_pump_that_was_taken_for_dead_says_so_and_another_takes_its_place),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -151,39 +151,27 @@ static void noise_round(uint64_t *random)
 		links[(test_random(random) >> 20) % (sizeof(links) / sizeof(links[0]))]);
 }
 
-static void undamaged_packets_are_understood(void)
+TEST(undamaged_packets_are_understood)
 {
 	each_round(undamaged_round);
 }
 
-static void damaged_packets_are_decoded_within_their_bounds(void)
+TEST(damaged_packets_are_decoded_within_their_bounds)
 {
 	each_round(damaged_round);
 }
 
-static void noise_is_decoded_within_its_bounds(void)
+TEST(noise_is_decoded_within_its_bounds)
 {
 	each_round(noise_round);
 }
 
 /* IEEE 802.3: the check value of CRC-32, and that it goes on from a part's result. */
-static void crc32_is_that_of_ethernet(void)
+TEST(crc32_is_that_of_ethernet)
 {
 	static const uint8_t digits[] = "123456789";
 
 	CHECK_EQ(nupa_crc32(0, digits, 9), 0xcbf43926);
 	for (size_t at = 0; at <= 9; at++)
 		CHECK_EQ(nupa_crc32(nupa_crc32(0, digits, at), digits + at, 9 - at), 0xcbf43926);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(undamaged_packets_are_understood),
-		CASE(damaged_packets_are_decoded_within_their_bounds),
-		CASE(noise_is_decoded_within_its_bounds),
-		CASE(crc32_is_that_of_ethernet),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

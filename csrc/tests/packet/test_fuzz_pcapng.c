@@ -174,7 +174,7 @@ static void scan_damaged_classic(uint64_t *random)
 	free(copy);
 }
 
-static void damaged_classic_files_are_read_within_their_bounds(void)
+TEST(damaged_classic_files_are_read_within_their_bounds)
 {
 	uint64_t random = test_seed();
 
@@ -182,20 +182,10 @@ static void damaged_classic_files_are_read_within_their_bounds(void)
 		scan_damaged_classic(&random);
 }
 
-static void damaged_files_are_read_within_their_bounds(void)
+TEST(damaged_files_are_read_within_their_bounds)
 {
 	uint64_t random = test_seed();
 
 	for (int i = 0; i < ROUNDS; i++)
 		scan_damaged(&random);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(damaged_files_are_read_within_their_bounds),
-		CASE(damaged_classic_files_are_read_within_their_bounds),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -3,7 +3,7 @@
  */
 #include "tests/support/unreliable.h"
 
-static void what_no_receive_comes_for_is_dropped_and_counted_in_the_end(void)
+TEST(what_no_receive_comes_for_is_dropped_and_counted_in_the_end)
 {
 	struct scene scene = scene_of(IBV_QPT_UD);
 	uint64_t deadline_ns = test_now_ns() + WAIT_NS;
@@ -26,7 +26,7 @@ static void what_no_receive_comes_for_is_dropped_and_counted_in_the_end(void)
 	scene_close(&scene);
 }
 
-static void a_program_that_has_polled_all_has_no_receive_to_come(void)
+TEST(a_program_that_has_polled_all_has_no_receive_to_come)
 {
 	struct scene scene = scene_of(IBV_QPT_UD);
 
@@ -49,7 +49,7 @@ static void make_wait(struct scene *scene)
 	}
 }
 
-static void a_backlog_ends_with_its_queue_pair(void)
+TEST(a_backlog_ends_with_its_queue_pair)
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_UD, IBV_QPT_UC };
 
@@ -74,7 +74,7 @@ static void a_backlog_ends_with_its_queue_pair(void)
 	}
 }
 
-static void a_backlog_outlives_its_sender_where_that_was_no_partner(void)
+TEST(a_backlog_outlives_its_sender_where_that_was_no_partner)
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_UD, IBV_QPT_UC };
 
@@ -111,7 +111,7 @@ static void a_backlog_outlives_its_sender_where_that_was_no_partner(void)
 }
 
 /* A sender that heeds no backlog. */
-static void a_backlog_has_a_bound(void)
+TEST(a_backlog_has_a_bound)
 {
 	struct scene scene = scene_of(IBV_QPT_UD);
 	struct nupa_engine *engine = qp_of(scene.to)->engine;
@@ -138,7 +138,7 @@ static void a_backlog_has_a_bound(void)
 }
 
 /* A peer that says for ever that it has one, and that it shrinks. */
-static void a_peer_that_claims_a_backlog_holds_no_sender_for_ever(void)
+TEST(a_peer_that_claims_a_backlog_holds_no_sender_for_ever)
 {
 	struct scene scene = scene_of(IBV_QPT_UD);
 	struct nupa_qp *to = qp_of(scene.to);
@@ -159,7 +159,7 @@ static void a_peer_that_claims_a_backlog_holds_no_sender_for_ever(void)
 	scene_close(&scene);
 }
 
-static void a_reliable_connection_shares_an_empty_srq_with_a_backlog(void)
+TEST(a_reliable_connection_shares_an_empty_srq_with_a_backlog)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = unreliable_options(IBV_QPT_UD);
@@ -190,19 +190,4 @@ static void a_reliable_connection_shares_an_empty_srq_with_a_backlog(void)
 	CHECK_EQ(nupa_destroy_qp(a.qp), 0);
 	CHECK_EQ(nupa_destroy_qp(b.qp), 0);
 	fabric_close(fabric, u, v);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(what_no_receive_comes_for_is_dropped_and_counted_in_the_end),
-		CASE(a_program_that_has_polled_all_has_no_receive_to_come),
-		CASE(a_backlog_ends_with_its_queue_pair),
-		CASE(a_backlog_outlives_its_sender_where_that_was_no_partner),
-		CASE(a_backlog_has_a_bound),
-		CASE(a_peer_that_claims_a_backlog_holds_no_sender_for_ever),
-		CASE(a_reliable_connection_shares_an_empty_srq_with_a_backlog),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -40,7 +40,7 @@ static void send_one(struct end *a, struct end *b, uint64_t i)
 	cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
 }
 
-static void a_moderated_cq_tells_of_many_completions_at_once(void)
+TEST(a_moderated_cq_tells_of_many_completions_at_once)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_defaults;
@@ -66,7 +66,7 @@ static void a_moderated_cq_tells_of_many_completions_at_once(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_moderated_cq_tells_when_its_time_is_over(void)
+TEST(a_moderated_cq_tells_when_its_time_is_over)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_defaults;
@@ -92,7 +92,7 @@ static void a_moderated_cq_tells_when_its_time_is_over(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_cq_is_not_modified_in_other_ways(void)
+TEST(a_cq_is_not_modified_in_other_ways)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *end = end_open(fabric, &end_defaults);
@@ -103,7 +103,7 @@ static void a_cq_is_not_modified_in_other_ways(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_cq_that_ignores_overrun_keeps_the_youngest(void)
+TEST(a_cq_that_ignores_overrun_keeps_the_youngest)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *a, *b;
@@ -150,7 +150,7 @@ static void *resize_all_the_time(void *argument)
 	return NULL;
 }
 
-static void a_cq_changes_its_size_under_load(void)
+TEST(a_cq_changes_its_size_under_load)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct resizing resizing = { 0 };
@@ -176,7 +176,7 @@ static void a_cq_changes_its_size_under_load(void)
 	fabric_close(fabric, a, b);
 }
 
-static void an_srq_changes_its_size_under_load(void)
+TEST(an_srq_changes_its_size_under_load)
 {
 	static const uint32_t sizes[] = { 64, 9, 33, 17, 8, 1000 };
 	struct nupa_fabric *fabric = test_fabric();
@@ -224,7 +224,7 @@ static int set_path(struct end *end, const union ibv_gid *gid, uint8_t port,
 	return nupa_modify_qp(end->qp, &attr, mask);
 }
 
-static void an_alternate_path_is_armed_and_migrated_to(void)
+TEST(an_alternate_path_is_armed_and_migrated_to)
 {
 	const int both = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
 	struct nupa_fabric *fabric = test_fabric();
@@ -252,19 +252,4 @@ static void an_alternate_path_is_armed_and_migrated_to(void)
 	cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
 	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
 	fabric_close(fabric, a, b);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_moderated_cq_tells_of_many_completions_at_once),
-		CASE(a_moderated_cq_tells_when_its_time_is_over),
-		CASE(a_cq_is_not_modified_in_other_ways),
-		CASE(a_cq_that_ignores_overrun_keeps_the_youngest),
-		CASE(a_cq_changes_its_size_under_load),
-		CASE(an_srq_changes_its_size_under_load),
-		CASE(an_alternate_path_is_armed_and_migrated_to),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -400,7 +400,7 @@ static void any_packet(enum ibv_qp_type type, bool with_srq)
 	nupa_fabric_put(s.fabric);
 }
 
-static void opcodes_are_those_of_the_decoder(void)
+TEST(opcodes_are_those_of_the_decoder)
 {
 	for (uint32_t code = 0; code < 256; code++) {
 		const struct nupa_opcode opcode = nupa_opcode((uint8_t)code);
@@ -410,36 +410,28 @@ static void opcodes_are_those_of_the_decoder(void)
 	}
 }
 
-static void at_a_reliable_queue_pair(void)
+TEST(at_a_reliable_queue_pair)
 {
 	any_packet(IBV_QPT_RC, false);
 }
 
-static void at_a_reliable_queue_pair_with_shared_receives(void)
+TEST(at_a_reliable_queue_pair_with_shared_receives)
 {
 	any_packet(IBV_QPT_RC, true);
 }
 
-static void at_an_unreliable_queue_pair(void)
+TEST(at_an_unreliable_queue_pair)
 {
 	any_packet(IBV_QPT_UC, false);
 }
 
-static void at_a_datagram_queue_pair(void)
+TEST(at_a_datagram_queue_pair)
 {
 	any_packet(IBV_QPT_UD, false);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = {
-		CASE(opcodes_are_those_of_the_decoder),
-		CASE(at_a_reliable_queue_pair),
-		CASE(at_a_reliable_queue_pair_with_shared_receives),
-		CASE(at_an_unreliable_queue_pair),
-		CASE(at_a_datagram_queue_pair),
-	};
-
 	setenv("NUPA_QUIET", "1", 1);
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return test_main(argc, argv);
 }

@@ -436,7 +436,7 @@ static bool read_and_check(struct scene *s)
 	return !reading.refused;
 }
 
-static void reads_bring_back_what_they_may_and_nothing_else(void)
+TEST(reads_bring_back_what_they_may_and_nothing_else)
 {
 	uint64_t until_ns = test_now_ns() + test_fuzz_ns(2);
 	uint64_t random = test_seed(), allowed = 0, refused = 0;
@@ -460,36 +460,28 @@ static void reads_bring_back_what_they_may_and_nothing_else(void)
 	nupa_fabric_put(s.fabric);
 }
 
-static void to_a_reliable_queue_pair(void)
+TEST(to_a_reliable_queue_pair)
 {
 	any_message(IBV_QPT_RC, false);
 }
 
-static void to_a_reliable_queue_pair_with_shared_receives(void)
+TEST(to_a_reliable_queue_pair_with_shared_receives)
 {
 	any_message(IBV_QPT_RC, true);
 }
 
-static void to_an_unreliable_queue_pair(void)
+TEST(to_an_unreliable_queue_pair)
 {
 	any_message(IBV_QPT_UC, false);
 }
 
-static void to_a_datagram_queue_pair(void)
+TEST(to_a_datagram_queue_pair)
 {
 	any_message(IBV_QPT_UD, false);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = {
-		CASE(to_a_reliable_queue_pair),
-		CASE(to_a_reliable_queue_pair_with_shared_receives),
-		CASE(to_an_unreliable_queue_pair),
-		CASE(to_a_datagram_queue_pair),
-		CASE(reads_bring_back_what_they_may_and_nothing_else),
-	};
-
 	setenv("NUPA_QUIET", "1", 1);
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return test_main(argc, argv);
 }

@@ -84,7 +84,7 @@ static void send_too_much(enum nupa_mover mover, uint32_t length)
 	scene_close(&scene);
 }
 
-static void what_it_took_is_acknowledged_and_the_rest_waits(void)
+TEST(what_it_took_is_acknowledged_and_the_rest_waits)
 {
 	for (size_t i = 0; i < sizeof(movers) / sizeof(movers[0]); i++)
 		for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++)
@@ -92,7 +92,7 @@ static void what_it_took_is_acknowledged_and_the_rest_waits(void)
 				send_too_much(movers[i], lengths[k]);
 }
 
-static void what_nobody_took_fails_when_the_timeout_is_over(void)
+TEST(what_nobody_took_fails_when_the_timeout_is_over)
 {
 	struct scene scene = scene_of(NUPA_MOVER_RELAY, SHORT_TIMEOUT);
 	uint64_t start_ns = test_now_ns();
@@ -106,7 +106,7 @@ static void what_nobody_took_fails_when_the_timeout_is_over(void)
 	scene_close(&scene);
 }
 
-static void what_is_asked_of_it_later_fails_when_the_timeout_is_over(void)
+TEST(what_is_asked_of_it_later_fails_when_the_timeout_is_over)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
 		IBV_WR_SEND,
@@ -159,7 +159,7 @@ static void leave_amid(enum nupa_mover mover, uint32_t length)
 	scene_close(&scene);
 }
 
-static void it_leaves_amid_requests_of_all_kinds(void)
+TEST(it_leaves_amid_requests_of_all_kinds)
 {
 	for (size_t i = 0; i < sizeof(movers) / sizeof(movers[0]); i++)
 		for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++)
@@ -282,12 +282,12 @@ static void leave_with_a_full_ring(bool in_order)
 	CHECK_EQ(munmap(board, sizeof(*board)), 0);
 }
 
-static void who_leaves_in_order_waits_for_room_for_its_last_acknowledgement(void)
+TEST(who_leaves_in_order_waits_for_room_for_its_last_acknowledgement)
 {
 	leave_with_a_full_ring(true);
 }
 
-static void who_exits_waits_for_room_for_its_last_acknowledgement(void)
+TEST(who_exits_waits_for_room_for_its_last_acknowledgement)
 {
 	leave_with_a_full_ring(false);
 }
@@ -360,26 +360,11 @@ static void give_up(enum giving_up how)
 	CHECK_EQ(munmap(board, sizeof(*board)), 0);
 }
 
-static void what_its_sender_gave_up_is_not_received(void)
+TEST(what_its_sender_gave_up_is_not_received)
 {
 	if (!test_cma_works())
 		return;
 	give_up(BY_DESTRUCTION);
 	give_up(BY_RESET);
 	give_up(BY_ERROR);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(what_it_took_is_acknowledged_and_the_rest_waits),
-		CASE(what_nobody_took_fails_when_the_timeout_is_over),
-		CASE(what_is_asked_of_it_later_fails_when_the_timeout_is_over),
-		CASE(it_leaves_amid_requests_of_all_kinds),
-		CASE(who_leaves_in_order_waits_for_room_for_its_last_acknowledgement),
-		CASE(who_exits_waits_for_room_for_its_last_acknowledgement),
-		CASE(what_its_sender_gave_up_is_not_received),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
-static void posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_taken(void)
+TEST(posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_taken)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -40,7 +40,7 @@ static void posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_t
 	fabric_close(fabric, a, b);
 }
 
-static void a_completion_queue_that_overruns_ends_its_queue_pair(void)
+TEST(a_completion_queue_that_overruns_ends_its_queue_pair)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -67,7 +67,7 @@ static void a_completion_queue_that_overruns_ends_its_queue_pair(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_completion_queue_can_be_resized_with_completions_in_it(void)
+TEST(a_completion_queue_can_be_resized_with_completions_in_it)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -93,7 +93,7 @@ static void a_completion_queue_can_be_resized_with_completions_in_it(void)
 	fabric_close(fabric, a, b);
 }
 
-static void an_error_flushes_both_queues_in_order(void)
+TEST(an_error_flushes_both_queues_in_order)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -137,7 +137,7 @@ static void an_error_flushes_both_queues_in_order(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_datagram_error_stops_the_send_queue_alone(void)
+TEST(a_datagram_error_stops_the_send_queue_alone)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -162,7 +162,7 @@ static void a_datagram_error_stops_the_send_queue_alone(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_message_longer_than_the_receive_ends_both_sides(void)
+TEST(a_message_longer_than_the_receive_ends_both_sides)
 {
 	static const uint32_t lengths[] = { 9, 8000, 20000, 100000 };
 
@@ -186,7 +186,7 @@ static void a_message_longer_than_the_receive_ends_both_sides(void)
 	}
 }
 
-static void a_drained_send_queue_takes_posts_and_sends_them_later(void)
+TEST(a_drained_send_queue_takes_posts_and_sends_them_later)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -212,7 +212,7 @@ static void a_drained_send_queue_takes_posts_and_sends_them_later(void)
 	fabric_close(fabric, a, b);
 }
 
-static void an_idle_send_queue_is_drained_at_once(void)
+TEST(an_idle_send_queue_is_drained_at_once)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -230,7 +230,7 @@ static void an_idle_send_queue_is_drained_at_once(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_reset_queue_pair_takes_its_completions_along_and_works_again(void)
+TEST(a_reset_queue_pair_takes_its_completions_along_and_works_again)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -272,7 +272,7 @@ static void get_event(struct end *end, struct ibv_cq *wanted)
 	nupa_ack_cq_events(cq, 1);
 }
 
-static void a_completion_channel_tells_of_one_completion_for_each_request(void)
+TEST(a_completion_channel_tells_of_one_completion_for_each_request)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -294,7 +294,7 @@ static void a_completion_channel_tells_of_one_completion_for_each_request(void)
 	fabric_close(fabric, a, b);
 }
 
-static void solicited_events_come_for_solicited_messages_and_errors_alone(void)
+TEST(solicited_events_come_for_solicited_messages_and_errors_alone)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -321,7 +321,7 @@ static void solicited_events_come_for_solicited_messages_and_errors_alone(void)
 }
 
 /* A READ and atomics for a program that sleeps are answered by its port thread. */
-static void a_sleeping_target_answers(void)
+TEST(a_sleeping_target_answers)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -343,7 +343,7 @@ static void *wait_for_event(void *arg)
 	return NULL;
 }
 
-static void an_object_waits_with_its_end_for_its_events_to_be_acknowledged(void)
+TEST(an_object_waits_with_its_end_for_its_events_to_be_acknowledged)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE), b_options;
@@ -367,7 +367,7 @@ static void an_object_waits_with_its_end_for_its_events_to_be_acknowledged(void)
 }
 
 /* As the first of two pingpongs to end: the other has its receives still posted. */
-static void a_peer_that_leaves_in_order_flushes_nothing(void)
+TEST(a_peer_that_leaves_in_order_flushes_nothing)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -392,7 +392,7 @@ static void a_peer_that_leaves_in_order_flushes_nothing(void)
 }
 
 /* Only a message that its sender never finishes shows this, so it is handed to the responder. */
-static void a_uc_message_that_breaks_off_leaves_its_receive_to_the_next(void)
+TEST(a_uc_message_that_breaks_off_leaves_its_receive_to_the_next)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -424,7 +424,7 @@ static void a_uc_message_that_breaks_off_leaves_its_receive_to_the_next(void)
 	fabric_close(fabric, a, b);
 }
 
-static void objects_in_use_are_not_destroyed(void)
+TEST(objects_in_use_are_not_destroyed)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -437,28 +437,4 @@ static void objects_in_use_are_not_destroyed(void)
 	CHECK_EQ(nupa_destroy_cq(a->recv_cq), EBUSY);
 	CHECK_EQ(nupa_destroy_comp_channel(a->channel), EBUSY);
 	fabric_close(fabric, a, b);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_taken),
-		CASE(a_completion_queue_that_overruns_ends_its_queue_pair),
-		CASE(a_completion_queue_can_be_resized_with_completions_in_it),
-		CASE(an_error_flushes_both_queues_in_order),
-		CASE(a_datagram_error_stops_the_send_queue_alone),
-		CASE(a_message_longer_than_the_receive_ends_both_sides),
-		CASE(a_drained_send_queue_takes_posts_and_sends_them_later),
-		CASE(an_idle_send_queue_is_drained_at_once),
-		CASE(a_reset_queue_pair_takes_its_completions_along_and_works_again),
-		CASE(a_completion_channel_tells_of_one_completion_for_each_request),
-		CASE(solicited_events_come_for_solicited_messages_and_errors_alone),
-		CASE(a_sleeping_target_answers),
-		CASE(an_object_waits_with_its_end_for_its_events_to_be_acknowledged),
-		CASE(a_peer_that_leaves_in_order_flushes_nothing),
-		CASE(a_uc_message_that_breaks_off_leaves_its_receive_to_the_next),
-		CASE(objects_in_use_are_not_destroyed),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

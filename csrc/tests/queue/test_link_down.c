@@ -13,7 +13,7 @@ static void set_path(struct nupa_fabric *fabric, bool up)
 		 0);
 }
 
-static void a_port_that_is_down_longer_than_the_timeout_ends_the_connection(void)
+TEST(a_port_that_is_down_longer_than_the_timeout_ends_the_connection)
 {
 	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
 
@@ -42,7 +42,7 @@ static void a_port_that_is_down_longer_than_the_timeout_ends_the_connection(void
 }
 
 /* Down and up while messages flow: as many arrive as were sent, in order, each once. */
-static void a_port_that_comes_up_in_time_loses_and_doubles_nothing(void)
+TEST(a_port_that_comes_up_in_time_loses_and_doubles_nothing)
 {
 	enum { MESSAGES = 400 };
 	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
@@ -94,7 +94,7 @@ static void a_port_that_comes_up_in_time_loses_and_doubles_nothing(void)
 	}
 }
 
-static void an_unreliable_connection_loses_what_it_sends_while_the_port_is_down(void)
+TEST(an_unreliable_connection_loses_what_it_sends_while_the_port_is_down)
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
 
@@ -120,15 +120,4 @@ static void an_unreliable_connection_loses_what_it_sends_while_the_port_is_down(
 		CHECK_EQ(flow.xmit_discards, 1);
 		fabric_close(fabric, a, b);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_port_that_is_down_longer_than_the_timeout_ends_the_connection),
-		CASE(a_port_that_comes_up_in_time_loses_and_doubles_nothing),
-		CASE(an_unreliable_connection_loses_what_it_sends_while_the_port_is_down),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

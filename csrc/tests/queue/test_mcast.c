@@ -111,17 +111,17 @@ static void reaches_all(const union ibv_gid *gid)
 	nupa_fabric_put(fabric);
 }
 
-static void a_datagram_to_a_group_reaches_each_member_on_each_host(void)
+TEST(a_datagram_to_a_group_reaches_each_member_on_each_host)
 {
 	reaches_all(&group);
 }
 
-static void an_ipv4_group_is_a_group_as_well(void)
+TEST(an_ipv4_group_is_a_group_as_well)
 {
 	reaches_all(&ipv4_group);
 }
 
-static void a_sender_that_is_no_member_reaches_members(void)
+TEST(a_sender_that_is_no_member_reaches_members)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *sender = member_open(fabric, 0, NULL);
@@ -144,7 +144,7 @@ static void a_sender_that_is_no_member_reaches_members(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_queue_pair_made_to_block_its_own_does_not_hear_itself(void)
+TEST(a_queue_pair_made_to_block_its_own_does_not_hear_itself)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *a = member_open(fabric, 0, NULL), *b = member_open(fabric, 0, &group);
@@ -176,7 +176,7 @@ static void a_queue_pair_made_to_block_its_own_does_not_hear_itself(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_member_without_the_q_key_or_a_receive_is_passed_over(void)
+TEST(a_member_without_the_q_key_or_a_receive_is_passed_over)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *sender = member_open(fabric, 0, NULL);
@@ -210,7 +210,7 @@ static void a_member_without_the_q_key_or_a_receive_is_passed_over(void)
 	nupa_fabric_put(fabric);
 }
 
-static void what_is_no_group_or_no_datagram_is_refused(void)
+TEST(what_is_no_group_or_no_datagram_is_refused)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *rc, *peer, *ud = member_open(fabric, 0, NULL);
@@ -239,7 +239,7 @@ static union ibv_gid group_number(uint32_t n)
 	return gid;
 }
 
-static void one_more_than_the_limits_is_refused(void)
+TEST(one_more_than_the_limits_is_refused)
 {
 	const uint32_t qps_max = NUPA_MCAST_GROUP_QPS_MAX + 1;
 	struct nupa_fabric *fabric = test_fabric();
@@ -276,7 +276,7 @@ static void one_more_than_the_limits_is_refused(void)
 
 /* --- hostile and stopped members ------------------------------------------------------ */
 
-static void a_table_of_nonsense_harms_no_one_else(void)
+TEST(a_table_of_nonsense_harms_no_one_else)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *sender = member_open(fabric, 0, &group),
@@ -316,7 +316,7 @@ static void a_table_of_nonsense_harms_no_one_else(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_stopped_member_does_not_hold_the_others_back(void)
+TEST(a_stopped_member_does_not_hold_the_others_back)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *sender, *member;
@@ -358,21 +358,4 @@ static void a_stopped_member_does_not_hold_the_others_back(void)
 	member_close(member, &group);
 	member_close(sender, NULL);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_datagram_to_a_group_reaches_each_member_on_each_host),
-		CASE(an_ipv4_group_is_a_group_as_well),
-		CASE(a_sender_that_is_no_member_reaches_members),
-		CASE(a_queue_pair_made_to_block_its_own_does_not_hear_itself),
-		CASE(a_member_without_the_q_key_or_a_receive_is_passed_over),
-		CASE(what_is_no_group_or_no_datagram_is_refused),
-		CASE(one_more_than_the_limits_is_refused),
-		CASE(a_table_of_nonsense_harms_no_one_else),
-		CASE(a_stopped_member_does_not_hold_the_others_back),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

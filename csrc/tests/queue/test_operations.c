@@ -272,48 +272,48 @@ static void every_operation_works(bool fork_target, enum nupa_mover mover)
 	ud_works(fork_target, &options);
 }
 
-static void in_one_process_by_memcpy(void)
+TEST(in_one_process_by_memcpy)
 {
 	every_operation_works(false, NUPA_MOVER_LOCAL);
 }
 
-static void in_one_process_by_the_pool(void)
+TEST(in_one_process_by_the_pool)
 {
 	every_operation_works(false, NUPA_MOVER_POOL);
 }
 
-static void in_one_process_by_cma(void)
+TEST(in_one_process_by_cma)
 {
 	every_operation_works(false, NUPA_MOVER_CMA);
 }
 
-static void in_one_process_by_relay(void)
+TEST(in_one_process_by_relay)
 {
 	every_operation_works(false, NUPA_MOVER_RELAY);
 }
 
-static void between_processes_by_the_pool(void)
+TEST(between_processes_by_the_pool)
 {
 	every_operation_works(true, NUPA_MOVER_POOL);
 }
 
-static void between_processes_by_cma(void)
+TEST(between_processes_by_cma)
 {
 	every_operation_works(true, NUPA_MOVER_CMA);
 }
 
-static void between_processes_by_relay(void)
+TEST(between_processes_by_relay)
 {
 	every_operation_works(true, NUPA_MOVER_RELAY);
 }
 
-static void between_processes_as_the_engine_chooses(void)
+TEST(between_processes_as_the_engine_chooses)
 {
 	every_operation_works(true, NUPA_MOVER_NONE);
 }
 
 /* Private memory and pool memory at once: the mover is chosen for each region. */
-static void private_memory_is_sent_from_where_the_pool_is_the_target(void)
+TEST(private_memory_is_sent_from_where_the_pool_is_the_target)
 {
 	struct end_options options = end_defaults;
 	struct pair pair = { .fabric = test_fabric() };
@@ -332,7 +332,7 @@ static void private_memory_is_sent_from_where_the_pool_is_the_target(void)
 	pair_end(&pair);
 }
 
-static void a_mover_that_cannot_reach_the_peer_is_not_replaced_by_another(void)
+TEST(a_mover_that_cannot_reach_the_peer_is_not_replaced_by_another)
 {
 	struct end_options options = end_defaults;
 	struct pair pair = { .fabric = test_fabric() };
@@ -348,22 +348,4 @@ static void a_mover_that_cannot_reach_the_peer_is_not_replaced_by_another(void)
 	end_start(pair.end, IBV_WR_RDMA_WRITE, 1, 0, 8);
 	cq_expect(pair.end->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
 	pair_end(&pair);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(in_one_process_by_memcpy),
-		CASE(in_one_process_by_the_pool),
-		CASE(in_one_process_by_cma),
-		CASE(in_one_process_by_relay),
-		CASE(between_processes_by_the_pool),
-		CASE(between_processes_by_cma),
-		CASE(between_processes_by_relay),
-		CASE(between_processes_as_the_engine_chooses),
-		CASE(private_memory_is_sent_from_where_the_pool_is_the_target),
-		CASE(a_mover_that_cannot_reach_the_peer_is_not_replaced_by_another),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

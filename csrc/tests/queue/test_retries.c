@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <string.h>
 
-static void with_rnr_retry_0_the_first_refusal_is_the_end(void)
+TEST(with_rnr_retry_0_the_first_refusal_is_the_end)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -27,7 +27,7 @@ static void with_rnr_retry_0_the_first_refusal_is_the_end(void)
 	fabric_close(fabric, a, b);
 }
 
-static void with_rnr_retry_1_it_fails_after_one_timer(void)
+TEST(with_rnr_retry_1_it_fails_after_one_timer)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -44,7 +44,7 @@ static void with_rnr_retry_1_it_fails_after_one_timer(void)
 	fabric_close(fabric, a, b);
 }
 
-static void with_rnr_retry_1_a_receive_in_time_is_enough_each_time(void)
+TEST(with_rnr_retry_1_a_receive_in_time_is_enough_each_time)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -63,7 +63,7 @@ static void with_rnr_retry_1_a_receive_in_time_is_enough_each_time(void)
 	fabric_close(fabric, a, b);
 }
 
-static void with_rnr_retry_7_it_waits_for_ever(void)
+TEST(with_rnr_retry_7_it_waits_for_ever)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -141,20 +141,20 @@ static void go_back_n(enum nupa_mover mover, uint32_t length)
 	fabric_close(fabric, a, b);
 }
 
-static void short_messages_refused_for_want_of_receives_arrive_once_and_in_order(void)
+TEST(short_messages_refused_for_want_of_receives_arrive_once_and_in_order)
 {
 	go_back_n(NUPA_MOVER_LOCAL, 20);
 	go_back_n(NUPA_MOVER_RELAY, 20);
 }
 
-static void long_messages_refused_for_want_of_receives_arrive_once_and_in_order(void)
+TEST(long_messages_refused_for_want_of_receives_arrive_once_and_in_order)
 {
 	go_back_n(NUPA_MOVER_LOCAL, 20000);
 	go_back_n(NUPA_MOVER_RELAY, 20000);
 }
 
 /* IBTA 10.8.3.3: the READ behind a SEND that is not executed must not see the time before it. */
-static void what_stands_behind_a_refused_send_waits_for_it(void)
+TEST(what_stands_behind_a_refused_send_waits_for_it)
 {
 	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
 
@@ -220,13 +220,13 @@ static void requests_before_the_peer_is_ready(bool fork_target, enum nupa_mover 
 	nupa_fabric_put(fabric);
 }
 
-static void requests_before_the_peer_is_ready_are_retried_in_one_process(void)
+TEST(requests_before_the_peer_is_ready_are_retried_in_one_process)
 {
 	requests_before_the_peer_is_ready(false, NUPA_MOVER_LOCAL);
 	requests_before_the_peer_is_ready(false, NUPA_MOVER_RELAY);
 }
 
-static void requests_before_the_peer_is_ready_are_retried_between_processes(void)
+TEST(requests_before_the_peer_is_ready_are_retried_between_processes)
 {
 	requests_before_the_peer_is_ready(true, NUPA_MOVER_NONE);
 	requests_before_the_peer_is_ready(true, NUPA_MOVER_RELAY);
@@ -234,7 +234,7 @@ static void requests_before_the_peer_is_ready_are_retried_between_processes(void
 
 /* Many QPs whose peers become ready at random moments, while requests are on the way: none is
  * lost and none done twice, whatever refusals cross with what. */
-static void a_peer_that_becomes_ready_at_any_moment_gets_each_message_once(void)
+TEST(a_peer_that_becomes_ready_at_any_moment_gets_each_message_once)
 {
 	enum { ROUNDS = 300, MESSAGES = 12 };
 	struct nupa_fabric *fabric = test_fabric();
@@ -281,7 +281,7 @@ static void a_peer_that_becomes_ready_at_any_moment_gets_each_message_once(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_peer_that_never_becomes_ready_is_given_up_after_the_timeout(void)
+TEST(a_peer_that_never_becomes_ready_is_given_up_after_the_timeout)
 {
 	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
 
@@ -307,7 +307,7 @@ static void a_peer_that_never_becomes_ready_is_given_up_after_the_timeout(void)
 }
 
 /* Waiting for room in between does not begin the wait for the peer anew. */
-static void a_long_write_to_a_peer_that_never_becomes_ready_is_given_up_too(void)
+TEST(a_long_write_to_a_peer_that_never_becomes_ready_is_given_up_too)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -324,7 +324,7 @@ static void a_long_write_to_a_peer_that_never_becomes_ready_is_given_up_too(void
 
 /* A request refused because the peer was not ready may be refused for want of a receive later; that
  * wait has a limit of its own, or none. */
-static void a_wait_for_a_receive_outlives_the_wait_for_the_peer(void)
+TEST(a_wait_for_a_receive_outlives_the_wait_for_the_peer)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE), b_options;
@@ -348,7 +348,7 @@ static void a_wait_for_a_receive_outlives_the_wait_for_the_peer(void)
 }
 
 /* A responder that is reset in the middle of a READ leaves nobody waiting for ever. */
-static void a_read_whose_responder_is_reset_fails_after_the_timeout(void)
+TEST(a_read_whose_responder_is_reset_fails_after_the_timeout)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -376,7 +376,7 @@ static void a_read_whose_responder_is_reset_fails_after_the_timeout(void)
 
 /* A connection made anew with the same numbers and the same PSNs, while messages of the one before
  * are still in the channel. */
-static void a_message_from_before_a_reset_is_not_delivered_after_it(void)
+TEST(a_message_from_before_a_reset_is_not_delivered_after_it)
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC };
 
@@ -419,27 +419,4 @@ static void a_message_from_before_a_reset_is_not_delivered_after_it(void)
 		end_close(a);
 		nupa_fabric_put(fabric);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(with_rnr_retry_0_the_first_refusal_is_the_end),
-		CASE(with_rnr_retry_1_it_fails_after_one_timer),
-		CASE(with_rnr_retry_1_a_receive_in_time_is_enough_each_time),
-		CASE(with_rnr_retry_7_it_waits_for_ever),
-		CASE(short_messages_refused_for_want_of_receives_arrive_once_and_in_order),
-		CASE(long_messages_refused_for_want_of_receives_arrive_once_and_in_order),
-		CASE(what_stands_behind_a_refused_send_waits_for_it),
-		CASE(requests_before_the_peer_is_ready_are_retried_in_one_process),
-		CASE(requests_before_the_peer_is_ready_are_retried_between_processes),
-		CASE(a_peer_that_becomes_ready_at_any_moment_gets_each_message_once),
-		CASE(a_peer_that_never_becomes_ready_is_given_up_after_the_timeout),
-		CASE(a_long_write_to_a_peer_that_never_becomes_ready_is_given_up_too),
-		CASE(a_wait_for_a_receive_outlives_the_wait_for_the_peer),
-		CASE(a_read_whose_responder_is_reset_fails_after_the_timeout),
-		CASE(a_message_from_before_a_reset_is_not_delivered_after_it),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

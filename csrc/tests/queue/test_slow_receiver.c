@@ -30,7 +30,7 @@ static bool all_come_to_a_slow_receiver(struct end *a, struct end *b)
 	return all;
 }
 
-static void unreliable_messages_wait_for_a_receiver_that_has_completions_to_poll(void)
+TEST(unreliable_messages_wait_for_a_receiver_that_has_completions_to_poll)
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
 
@@ -52,7 +52,7 @@ static void unreliable_messages_wait_for_a_receiver_that_has_completions_to_poll
 	}
 }
 
-static void unreliable_messages_are_lost_where_nobody_polls(void)
+TEST(unreliable_messages_are_lost_where_nobody_polls)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -71,14 +71,4 @@ static void unreliable_messages_are_lost_where_nobody_polls(void)
 	end_start(a, IBV_WR_SEND, 1000, 0, 8);
 	cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS);
 	fabric_close(fabric, a, b);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(unreliable_messages_wait_for_a_receiver_that_has_completions_to_poll),
-		CASE(unreliable_messages_are_lost_where_nobody_polls),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

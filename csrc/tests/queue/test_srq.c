@@ -17,7 +17,7 @@ static struct end twin_of(struct end *end)
 	return twin;
 }
 
-static void an_srq_serves_two_queue_pairs_in_the_order_of_arrival(void)
+TEST(an_srq_serves_two_queue_pairs_in_the_order_of_arrival)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -51,7 +51,7 @@ static void an_srq_serves_two_queue_pairs_in_the_order_of_arrival(void)
 	fabric_close(fabric, a, b);
 }
 
-static void an_srq_that_falls_below_its_limit_says_so_once(void)
+TEST(an_srq_that_falls_below_its_limit_says_so_once)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -80,7 +80,7 @@ static void an_srq_that_falls_below_its_limit_says_so_once(void)
 	fabric_close(fabric, a, b);
 }
 
-static void a_queue_pair_in_error_leaves_the_srq_to_the_others(void)
+TEST(a_queue_pair_in_error_leaves_the_srq_to_the_others)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(NUPA_MOVER_NONE);
@@ -100,15 +100,4 @@ static void a_queue_pair_in_error_leaves_the_srq_to_the_others(void)
 	end_start(a, IBV_WR_SEND, 1, 0, 8);
 	cq_expect(b->recv_cq, 0, IBV_WC_SUCCESS);
 	fabric_close(fabric, a, b);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(an_srq_serves_two_queue_pairs_in_the_order_of_arrival),
-		CASE(an_srq_that_falls_below_its_limit_says_so_once),
-		CASE(a_queue_pair_in_error_leaves_the_srq_to_the_others),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -67,13 +67,13 @@ static void post_to_stopped(enum ibv_qp_type type, enum ibv_wr_opcode opcode, ui
 	nupa_fabric_put(fabric);
 }
 
-static void datagrams_to_a_stopped_process_complete_and_are_counted(void)
+TEST(datagrams_to_a_stopped_process_complete_and_are_counted)
 {
 	post_to_stopped(IBV_QPT_UD, IBV_WR_SEND, 8);
 	post_to_stopped(IBV_QPT_UD, IBV_WR_SEND, NUPA_MTU_BYTES);
 }
 
-static void messages_of_uc_to_a_stopped_process_complete_and_are_counted(void)
+TEST(messages_of_uc_to_a_stopped_process_complete_and_are_counted)
 {
 	post_to_stopped(IBV_QPT_UC, IBV_WR_SEND, 8);
 	post_to_stopped(IBV_QPT_UC, IBV_WR_SEND, 5000);
@@ -81,7 +81,7 @@ static void messages_of_uc_to_a_stopped_process_complete_and_are_counted(void)
 }
 
 /* Of a long one a part is sent: the receiver leaves it out, and its receive is the next one's. */
-static void a_long_message_of_uc_breaks_off_at_a_stopped_process(void)
+TEST(a_long_message_of_uc_breaks_off_at_a_stopped_process)
 {
 	const uint32_t bytes = 4 * TEST_DMA_BYTES;
 	struct nupa_fabric *fabric = test_fabric();
@@ -155,12 +155,12 @@ static void rc_passes_what_finds_no_receive(enum ibv_qp_type type)
 	}
 }
 
-static void a_datagram_without_a_receive_holds_up_no_reliable_connection(void)
+TEST(a_datagram_without_a_receive_holds_up_no_reliable_connection)
 {
 	rc_passes_what_finds_no_receive(IBV_QPT_UD);
 }
 
-static void a_message_of_uc_without_a_receive_holds_up_no_reliable_connection(void)
+TEST(a_message_of_uc_without_a_receive_holds_up_no_reliable_connection)
 {
 	rc_passes_what_finds_no_receive(IBV_QPT_UC);
 }
@@ -199,7 +199,7 @@ static bool trickle(enum ibv_qp_type type, uint32_t bytes, uint64_t n, struct pa
 	return whole;
 }
 
-static void a_slow_receiver_loses_nothing(void)
+TEST(a_slow_receiver_loses_nothing)
 {
 	static const uint32_t sizes[] = { 8, 100, NUPA_MTU_BYTES };
 	struct pace pace = { 0 };
@@ -253,7 +253,7 @@ static bool write_behind(enum nupa_mover mover, struct pace *pace)
 	return whole;
 }
 
-static void what_comes_behind_a_message_of_uc_that_waits_stays_behind_it(void)
+TEST(what_comes_behind_a_message_of_uc_that_waits_stays_behind_it)
 {
 	struct pace pace = { 0 };
 
@@ -261,19 +261,4 @@ static void what_comes_behind_a_message_of_uc_that_waits_stays_behind_it(void)
 		;
 	while (!write_behind(NUPA_MOVER_NONE, &pace))
 		;
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(datagrams_to_a_stopped_process_complete_and_are_counted),
-		CASE(messages_of_uc_to_a_stopped_process_complete_and_are_counted),
-		CASE(a_long_message_of_uc_breaks_off_at_a_stopped_process),
-		CASE(a_datagram_without_a_receive_holds_up_no_reliable_connection),
-		CASE(a_message_of_uc_without_a_receive_holds_up_no_reliable_connection),
-		CASE(a_slow_receiver_loses_nothing),
-		CASE(what_comes_behind_a_message_of_uc_that_waits_stays_behind_it),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

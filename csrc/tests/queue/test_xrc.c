@@ -34,17 +34,17 @@ static void send_all_sizes(enum nupa_mover mover)
 	nupa_fabric_put(fabric);
 }
 
-static void messages_reach_the_srq_that_they_name(void)
+TEST(messages_reach_the_srq_that_they_name)
 {
 	send_all_sizes(NUPA_MOVER_NONE);
 }
 
-static void messages_reach_the_srq_that_they_name_by_relay(void)
+TEST(messages_reach_the_srq_that_they_name_by_relay)
 {
 	send_all_sizes(NUPA_MOVER_RELAY);
 }
 
-static void one_sided_operations_have_the_rights_of_the_srqs_protection_domain(void)
+TEST(one_sided_operations_have_the_rights_of_the_srqs_protection_domain)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file();
@@ -116,13 +116,13 @@ static void refused_with(uint32_t which)
 	nupa_fabric_put(fabric);
 }
 
-static void srqs_that_are_not_there_or_not_in_the_domain_or_host_are_refused(void)
+TEST(srqs_that_are_not_there_or_not_in_the_domain_or_host_are_refused)
 {
 	for (uint32_t which = 0; which < 6; which++)
 		refused_with(which);
 }
 
-static void without_a_receive_the_sender_tries_again(void)
+TEST(without_a_receive_the_sender_tries_again)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file();
@@ -141,7 +141,7 @@ static void without_a_receive_the_sender_tries_again(void)
 	nupa_fabric_put(fabric);
 }
 
-static void each_side_does_what_it_is_for_and_no_more(void)
+TEST(each_side_does_what_it_is_for_and_no_more)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file();
@@ -178,7 +178,7 @@ static void each_side_does_what_it_is_for_and_no_more(void)
 	nupa_fabric_put(fabric);
 }
 
-static void completions_stay_when_the_receiving_queue_pair_goes(void)
+TEST(completions_stay_when_the_receiving_queue_pair_goes)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file();
@@ -199,7 +199,7 @@ static void completions_stay_when_the_receiving_queue_pair_goes(void)
 	nupa_fabric_put(fabric);
 }
 
-static void an_rc_queue_pair_is_no_partner_of_a_receiving_one(void)
+TEST(an_rc_queue_pair_is_no_partner_of_a_receiving_one)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file();
@@ -223,20 +223,4 @@ static void an_rc_queue_pair_is_no_partner_of_a_receiving_one(void)
 	xrc_side_close(&side);
 	close(fd);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(messages_reach_the_srq_that_they_name),
-		CASE(messages_reach_the_srq_that_they_name_by_relay),
-		CASE(one_sided_operations_have_the_rights_of_the_srqs_protection_domain),
-		CASE(srqs_that_are_not_there_or_not_in_the_domain_or_host_are_refused),
-		CASE(without_a_receive_the_sender_tries_again),
-		CASE(each_side_does_what_it_is_for_and_no_more),
-		CASE(completions_stay_when_the_receiving_queue_pair_goes),
-		CASE(an_rc_queue_pair_is_no_partner_of_a_receiving_one),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -58,7 +58,7 @@ static void revive(struct ibv_qp *target, struct end *peer, uint32_t peer_qpn)
 	xrc_to_rtr(target, peer, peer_qpn);
 }
 
-static void xrc_messages_of_nonsense_harm_nobody(void)
+TEST(xrc_messages_of_nonsense_harm_nobody)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file();
@@ -137,7 +137,7 @@ static void knock(struct xrc_sender *attacker, struct xrc_side *victim, uint32_t
 	}
 }
 
-static void more_connections_than_the_limit_come_and_go(void)
+TEST(more_connections_than_the_limit_come_and_go)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file();
@@ -164,14 +164,4 @@ static void more_connections_than_the_limit_come_and_go(void)
 	xrc_side_close(&owner);
 	close(fd);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(xrc_messages_of_nonsense_harm_nobody),
-		CASE(more_connections_than_the_limit_come_and_go),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -65,12 +65,12 @@ static void serve_srqs_of_several_processes(struct nupa_fabric *fabric)
 	nupa_fabric_put(fabric);
 }
 
-static void one_receiving_queue_pair_serves_srqs_of_several_processes(void)
+TEST(one_receiving_queue_pair_serves_srqs_of_several_processes)
 {
 	serve_srqs_of_several_processes(test_fabric());
 }
 
-static void it_does_so_while_messages_are_lost_doubled_and_out_of_order(void)
+TEST(it_does_so_while_messages_are_lost_doubled_and_out_of_order)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info faults[] = {
@@ -86,7 +86,7 @@ static void it_does_so_while_messages_are_lost_doubled_and_out_of_order(void)
 	serve_srqs_of_several_processes(fabric);
 }
 
-static void a_process_that_dies_with_its_srq_fails_what_waits_for_it(void)
+TEST(a_process_that_dies_with_its_srq_fails_what_waits_for_it)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file(), status;
@@ -111,7 +111,7 @@ static void a_process_that_dies_with_its_srq_fails_what_waits_for_it(void)
 	nupa_fabric_put(fabric);
 }
 
-static void domains_are_opened_as_flags_and_files_say(void)
+TEST(domains_are_opened_as_flags_and_files_say)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file(), remote_fd = xrc_file();
@@ -152,7 +152,7 @@ static void domains_are_opened_as_flags_and_files_say(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_process_has_so_many_domains_and_no_more(void)
+TEST(a_process_has_so_many_domains_and_no_more)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *end = end_open(fabric, &end_defaults);
@@ -168,7 +168,7 @@ static void a_process_has_so_many_domains_and_no_more(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_receiving_queue_pair_lives_as_long_as_somebody_has_it_open(void)
+TEST(a_receiving_queue_pair_lives_as_long_as_somebody_has_it_open)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file();
@@ -201,7 +201,7 @@ static void a_receiving_queue_pair_lives_as_long_as_somebody_has_it_open(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_receiving_queue_pair_of_another_process_can_be_looked_at(void)
+TEST(a_receiving_queue_pair_of_another_process_can_be_looked_at)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int fd = xrc_file(), numbers[2], go[2], status;
@@ -238,19 +238,4 @@ static void a_receiving_queue_pair_of_another_process_can_be_looked_at(void)
 	xrc_side_close(&side);
 	close(fd);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(one_receiving_queue_pair_serves_srqs_of_several_processes),
-		CASE(it_does_so_while_messages_are_lost_doubled_and_out_of_order),
-		CASE(a_process_that_dies_with_its_srq_fails_what_waits_for_it),
-		CASE(domains_are_opened_as_flags_and_files_say),
-		CASE(a_process_has_so_many_domains_and_no_more),
-		CASE(a_receiving_queue_pair_lives_as_long_as_somebody_has_it_open),
-		CASE(a_receiving_queue_pair_of_another_process_can_be_looked_at),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -87,7 +87,7 @@ static void establish(struct scene *s)
 
 /* --- once ---------------------------------------------------------------------------- */
 
-static void a_message_that_is_lost_is_sent_again(void)
+TEST(a_message_that_is_lost_is_sent_again)
 {
 	for (uint64_t lost = 0; lost < MESSAGES; lost++) {
 		struct scene s = scene_open(RDMA_PS_TCP);
@@ -125,7 +125,7 @@ static void a_message_that_is_lost_is_sent_again(void)
 	}
 }
 
-static void a_datagram_service_is_asked_again(void)
+TEST(a_datagram_service_is_asked_again)
 {
 	for (uint64_t lost = 0; lost < 2; lost++) {
 		struct scene s = scene_open(RDMA_PS_UDP);
@@ -179,17 +179,17 @@ static void a_request_is_given_up(enum rdma_port_space ps)
 	scene_close(&s);
 }
 
-static void a_connection_request_is_given_up(void)
+TEST(a_connection_request_is_given_up)
 {
 	a_request_is_given_up(RDMA_PS_TCP);
 }
 
-static void a_datagram_request_is_given_up(void)
+TEST(a_datagram_request_is_given_up)
 {
 	a_request_is_given_up(RDMA_PS_UDP);
 }
 
-static void a_reply_is_given_up(void)
+TEST(a_reply_is_given_up)
 {
 	struct scene s = scene_open(RDMA_PS_TCP);
 	struct nupa_fault_info drop = fault_of(NUPA_FAULT_DROP, 1);
@@ -204,7 +204,7 @@ static void a_reply_is_given_up(void)
 	scene_close(&s);
 }
 
-static void a_disconnection_is_given_up(void)
+TEST(a_disconnection_is_given_up)
 {
 	struct scene s = scene_open(RDMA_PS_TCP);
 	struct nupa_fault_info drop = fault_of(NUPA_FAULT_DROP, 1);
@@ -220,7 +220,7 @@ static void a_disconnection_is_given_up(void)
 
 /* --- twice --------------------------------------------------------------------------- */
 
-static void what_comes_twice_is_executed_once(void)
+TEST(what_comes_twice_is_executed_once)
 {
 	struct nupa_fault_info duplicate = fault_of(NUPA_FAULT_DUPLICATE, 1);
 
@@ -239,7 +239,7 @@ static void what_comes_twice_is_executed_once(void)
 }
 
 /* The server's id is gone when the request comes again. */
-static void a_server_that_rejected_and_forgot_rejects_again(void)
+TEST(a_server_that_rejected_and_forgot_rejects_again)
 {
 	struct scene s = scene_open(RDMA_PS_TCP);
 	uint32_t fault = fault_lose(s.pair.fabric, 1);
@@ -255,7 +255,7 @@ static void a_server_that_rejected_and_forgot_rejects_again(void)
 	scene_close(&s);
 }
 
-static void a_datagram_server_that_answered_and_forgot_answers_again(void)
+TEST(a_datagram_server_that_answered_and_forgot_answers_again)
 {
 	struct scene s = scene_open(RDMA_PS_UDP);
 	uint32_t fault = fault_lose(s.pair.fabric, 1);
@@ -272,7 +272,7 @@ static void a_datagram_server_that_answered_and_forgot_answers_again(void)
 }
 
 /* rdma_destroy_id disconnects, and is over at once. */
-static void the_disconnection_of_a_destroyed_id_is_sent_again(void)
+TEST(the_disconnection_of_a_destroyed_id_is_sent_again)
 {
 	struct scene s = scene_open(RDMA_PS_TCP);
 	uint32_t fault;
@@ -287,7 +287,7 @@ static void the_disconnection_of_a_destroyed_id_is_sent_again(void)
 	scene_close(&s);
 }
 
-static void remnants_end(void)
+TEST(remnants_end)
 {
 	struct scene s = scene_open(RDMA_PS_TCP);
 	struct nupa_cm *passive = nupa_engine_of(s.pair.side[0].context)->cm;
@@ -309,7 +309,7 @@ static void remnants_end(void)
 
 /* --- ids that there are not ---------------------------------------------------------- */
 
-static void a_reply_to_a_destroyed_id_is_rejected(void)
+TEST(a_reply_to_a_destroyed_id_is_rejected)
 {
 	struct scene s = scene_open(RDMA_PS_TCP);
 	uint32_t fault;
@@ -325,7 +325,7 @@ static void a_reply_to_a_destroyed_id_is_rejected(void)
 	scene_close(&s);
 }
 
-static void a_destroyed_id_is_disconnected(void)
+TEST(a_destroyed_id_is_disconnected)
 {
 	struct scene s = scene_open(RDMA_PS_TCP);
 	uint32_t fault;
@@ -345,7 +345,7 @@ static void a_destroyed_id_is_disconnected(void)
 /* --- patience ------------------------------------------------------------------------ */
 
 /* MRA: each repetition buys the program as much time as all of them together. */
-static void a_program_that_is_slow_to_answer_is_waited_for(void)
+TEST(a_program_that_is_slow_to_answer_is_waited_for)
 {
 	struct scene s = scene_open(RDMA_PS_TCP);
 	const struct nupa_cm_id *client = rdma_private_of(s.client)->cm;
@@ -380,7 +380,7 @@ static void a_program_that_is_slow_to_answer_is_waited_for(void)
 }
 
 /* Messages that it has not taken are not lost, nor on a path with faults (K5). */
-static void a_peer_that_is_stopped_is_waited_for(void)
+TEST(a_peer_that_is_stopped_is_waited_for)
 {
 	for (int faulty = 0; faulty < 2; faulty++) {
 		struct scene s = scene_open(RDMA_PS_TCP);
@@ -412,7 +412,7 @@ static void a_peer_that_is_stopped_is_waited_for(void)
 }
 
 /* The answer came while we were stopped ourselves. */
-static void an_answer_that_waits_in_our_ring_counts(void)
+TEST(an_answer_that_waits_in_our_ring_counts)
 {
 	struct scene s = scene_open(RDMA_PS_TCP);
 	struct nupa_cm_id *client = rdma_private_of(s.client)->cm;
@@ -439,28 +439,4 @@ static void an_answer_that_waits_in_our_ring_counts(void)
 	cm_expect_ack(s.active, s.client, RDMA_CM_EVENT_ESTABLISHED, 0);
 	cm_expect_ack(s.passive, s.server, RDMA_CM_EVENT_ESTABLISHED, 0);
 	scene_close(&s);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_message_that_is_lost_is_sent_again),
-		CASE(a_datagram_service_is_asked_again),
-		CASE(a_connection_request_is_given_up),
-		CASE(a_datagram_request_is_given_up),
-		CASE(a_reply_is_given_up),
-		CASE(a_disconnection_is_given_up),
-		CASE(what_comes_twice_is_executed_once),
-		CASE(a_server_that_rejected_and_forgot_rejects_again),
-		CASE(a_datagram_server_that_answered_and_forgot_answers_again),
-		CASE(the_disconnection_of_a_destroyed_id_is_sent_again),
-		CASE(remnants_end),
-		CASE(a_reply_to_a_destroyed_id_is_rejected),
-		CASE(a_destroyed_id_is_disconnected),
-		CASE(a_program_that_is_slow_to_answer_is_waited_for),
-		CASE(a_peer_that_is_stopped_is_waited_for),
-		CASE(an_answer_that_waits_in_our_ring_counts),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

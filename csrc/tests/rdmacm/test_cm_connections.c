@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void a_connection_carries_data_and_ends(void)
+TEST(a_connection_carries_data_and_ends)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
@@ -54,7 +54,7 @@ static void a_connection_carries_data_and_ends(void)
 	cm_pair_close(&pair);
 }
 
-static void out_of_timewait_there_is_an_event(void)
+TEST(out_of_timewait_there_is_an_event)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
@@ -74,7 +74,7 @@ static void out_of_timewait_there_is_an_event(void)
 }
 
 /* Both ends in one process on one host, and by each of its addresses. */
-static void a_host_reaches_itself(void)
+TEST(a_host_reaches_itself)
 {
 	static const char *const addresses[] = { "10.0.0.1", "127.0.0.1", "127.1.2.3",      "::1",
 						 "0.0.0.0",  "::",        "::ffff:10.0.0.1" };
@@ -108,7 +108,7 @@ static void a_host_reaches_itself(void)
 	_exit(0);
 }
 
-static void parameters_change_sides(void)
+TEST(parameters_change_sides)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "10.0.0.1");
@@ -183,7 +183,7 @@ static void parameters_change_sides(void)
 }
 
 /* man rdma_connect, rdma_accept, rdma_reject: as much fits, and a byte more does not. */
-static void private_data_has_limits(void)
+TEST(private_data_has_limits)
 {
 	struct cm_pair pair = cm_pair_open();
 	uint8_t data[255];
@@ -231,7 +231,7 @@ static void private_data_has_limits(void)
 	cm_pair_close(&pair);
 }
 
-static void a_request_is_rejected_with_a_reason_and_data(void)
+TEST(a_request_is_rejected_with_a_reason_and_data)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
@@ -264,7 +264,7 @@ static void a_request_is_rejected_with_a_reason_and_data(void)
 	cm_pair_close(&pair);
 }
 
-static void a_port_without_listener_rejects(void)
+TEST(a_port_without_listener_rejects)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *bound = cm_id(&pair.side[0], RDMA_PS_TCP);
@@ -285,7 +285,7 @@ static void a_port_without_listener_rejects(void)
 }
 
 /* A request that comes a little early meets the listener all the same. */
-static void a_listener_that_is_late_is_found(void)
+TEST(a_listener_that_is_late_is_found)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_id(&pair.side[0], RDMA_PS_TCP);
@@ -301,7 +301,7 @@ static void a_listener_that_is_late_is_found(void)
 }
 
 /* The kernel rejects what is destroyed before it is accepted. */
-static void a_request_that_is_destroyed_is_rejected(void)
+TEST(a_request_that_is_destroyed_is_rejected)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
@@ -329,7 +329,7 @@ static void a_request_that_is_destroyed_is_rejected(void)
 	cm_pair_close(&pair);
 }
 
-static void a_request_that_is_given_up_cannot_be_accepted(void)
+TEST(a_request_that_is_given_up_cannot_be_accepted)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
@@ -351,7 +351,7 @@ static void a_request_that_is_given_up_cannot_be_accepted(void)
 	_exit(0);
 }
 
-static void datagram_services_tell_qpn_and_qkey(void)
+TEST(datagram_services_tell_qpn_and_qkey)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_UDP, "");
@@ -390,23 +390,4 @@ static void datagram_services_tell_qpn_and_qkey(void)
 	cm_destroy(server);
 	cm_destroy(listener);
 	cm_pair_close(&pair);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_connection_carries_data_and_ends),
-		CASE(out_of_timewait_there_is_an_event),
-		CASE(a_host_reaches_itself),
-		CASE(parameters_change_sides),
-		CASE(private_data_has_limits),
-		CASE(a_request_is_rejected_with_a_reason_and_data),
-		CASE(a_port_without_listener_rejects),
-		CASE(a_listener_that_is_late_is_found),
-		CASE(a_request_that_is_destroyed_is_rejected),
-		CASE(a_request_that_is_given_up_cannot_be_accepted),
-		CASE(datagram_services_tell_qpn_and_qkey),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

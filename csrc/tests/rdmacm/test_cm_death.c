@@ -119,7 +119,7 @@ static void scene_close(struct scene *scene)
 	nupa_fabric_put(scene->fabric);
 }
 
-static void a_server_that_dies_with_the_request_rejects_it(void)
+TEST(a_server_that_dies_with_the_request_rejects_it)
 {
 	struct scene scene = scene_open(IGNORES_REQUESTS);
 
@@ -130,7 +130,7 @@ static void a_server_that_dies_with_the_request_rejects_it(void)
 	scene_close(&scene);
 }
 
-static void a_server_that_dies_disconnects(void)
+TEST(a_server_that_dies_disconnects)
 {
 	struct scene scene = scene_open(ACCEPTS);
 
@@ -142,7 +142,7 @@ static void a_server_that_dies_disconnects(void)
 }
 
 /* At any step of the server's end, the client gets an event of it. */
-static void a_server_that_dies_at_any_time_is_noticed(void)
+TEST(a_server_that_dies_at_any_time_is_noticed)
 {
 	uint64_t random = test_seed();
 
@@ -166,7 +166,7 @@ static void a_server_that_dies_at_any_time_is_noticed(void)
 	}
 }
 
-static void a_server_that_stops_is_waited_for(void)
+TEST(a_server_that_stops_is_waited_for)
 {
 	struct scene scene = scene_open(ACCEPTS);
 	struct rdma_cm_id *next = cm_id(&scene.side, RDMA_PS_TCP);
@@ -203,7 +203,7 @@ static void let_time_pass(struct rdma_cm_id *id)
 	nupa_port_wake(engine);
 }
 
-static void nobody_answers(void)
+TEST(nobody_answers)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
@@ -222,7 +222,7 @@ static void nobody_answers(void)
 	cm_pair_close(&pair);
 }
 
-static void a_link_that_is_down_holds_requests_back(void)
+TEST(a_link_that_is_down_holds_requests_back)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
@@ -333,7 +333,7 @@ static void random_bytes(uint64_t *random, void *to, size_t bytes)
 }
 
 /* Well-formed messages that name the ids of others, in any order. */
-static void lies_about_others_connections_are_ignored(void)
+TEST(lies_about_others_connections_are_ignored)
 {
 	struct trial trial = trial_open();
 	uint32_t slot = (uint32_t)nupa_context_slot(trial.pair.side[0].context);
@@ -369,7 +369,7 @@ static void lies_about_others_connections_are_ignored(void)
 }
 
 /* A message that no CM of this engine sends ends its channel, and no other. */
-static void nonsense_ends_the_channel_it_came_by(void)
+TEST(nonsense_ends_the_channel_it_came_by)
 {
 	struct trial trial = trial_open();
 	uint32_t slot = (uint32_t)nupa_context_slot(trial.pair.side[0].context);
@@ -409,20 +409,4 @@ static void nonsense_ends_the_channel_it_came_by(void)
 		liar = nupa_engine_of(trial.liar);
 	}
 	trial_close(&trial);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_server_that_dies_with_the_request_rejects_it),
-		CASE(a_server_that_dies_disconnects),
-		CASE(a_server_that_dies_at_any_time_is_noticed),
-		CASE(a_server_that_stops_is_waited_for),
-		CASE(nobody_answers),
-		CASE(a_link_that_is_down_holds_requests_back),
-		CASE(lies_about_others_connections_are_ignored),
-		CASE(nonsense_ends_the_channel_it_came_by),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

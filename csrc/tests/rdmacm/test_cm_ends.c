@@ -151,6 +151,25 @@ static void use_all(struct scene *s)
 
 /* --- ways to end --------------------------------------------------------------------- */
 
+static void at_each_stage(void (*way)(struct scene *s))
+{
+	for (enum stage stage = 0; stage < STAGES; stage++) {
+		struct scene s = scene_open(stage);
+
+		way(&s);
+		scene_close(&s);
+	}
+}
+
+/* WAY(name) { ... } defines the case when_name, which runs its body at each stage. */
+#define WAY(name)                                                                                  \
+	static void name(struct scene *s);                                                         \
+	TEST(when_##name)                                                                          \
+	{                                                                                          \
+		at_each_stage(name);                                                               \
+	}                                                                                          \
+	static void name(struct scene *s)
+
 static void fail_channel(struct scene *s, int side)
 {
 	struct nupa_engine *engine = nupa_engine_of(s->pair.side[side].context);
@@ -169,19 +188,19 @@ static void fail_channel(struct scene *s, int side)
 	nupa_engine_unlock(engine);
 }
 
-static void the_server_loses_its_peer(struct scene *s)
+WAY(the_server_loses_its_peer)
 {
 	fail_channel(s, 0);
 	use_all(s);
 }
 
-static void the_client_loses_its_peer(struct scene *s)
+WAY(the_client_loses_its_peer)
 {
 	fail_channel(s, 1);
 	use_all(s);
 }
 
-static void remnants_lose_their_peer(struct scene *s)
+WAY(remnants_lose_their_peer)
 {
 	drop(&s->server);
 	drop(&s->client);
@@ -190,26 +209,26 @@ static void remnants_lose_their_peer(struct scene *s)
 	fail_channel(s, 1);
 }
 
-static void the_client_is_destroyed(struct scene *s)
+WAY(the_client_is_destroyed)
 {
 	drop(&s->client);
 	use_all(s);
 }
 
-static void the_server_is_destroyed(struct scene *s)
+WAY(the_server_is_destroyed)
 {
 	drop(&s->server);
 	use_all(s);
 }
 
-static void the_listener_is_destroyed(struct scene *s)
+WAY(the_listener_is_destroyed)
 {
 	drop(&s->listener);
 	use_all(s);
 }
 
 /* Its slot has another owner then, to which nothing of the old one applies. */
-static void the_client_leaves_and_another_comes(struct scene *s)
+WAY(the_client_leaves_and_another_comes)
 {
 	const uint32_t slot = (uint32_t)nupa_context_slot(s->pair.side[1].context);
 
@@ -220,7 +239,7 @@ static void the_client_leaves_and_another_comes(struct scene *s)
 	use_all(s);
 }
 
-static void qps_are_destroyed_before(struct scene *s)
+WAY(qps_are_destroyed_before)
 {
 	struct rdma_cm_id *ids[] = { s->client, s->server };
 
@@ -230,7 +249,7 @@ static void qps_are_destroyed_before(struct scene *s)
 	use_all(s);
 }
 
-static void ids_move_to_another_event_channel(struct scene *s)
+WAY(ids_move_to_another_event_channel)
 {
 	struct rdma_cm_id *ids[] = { s->listener, s->client, s->server };
 	struct rdma_cm_event *event;
@@ -256,7 +275,7 @@ static void ids_move_to_another_event_channel(struct scene *s)
 }
 
 /* man rdma_destroy_event_channel wants it last; programs do it at any time. */
-static void event_channels_are_closed_before(struct scene *s)
+WAY(event_channels_are_closed_before)
 {
 	for (int side = 0; side < 2; side++) {
 		rdma_destroy_event_channel(s->pair.side[side].channel);
@@ -268,7 +287,7 @@ static void event_channels_are_closed_before(struct scene *s)
 }
 
 /* The child has a private picture of it all. */
-static void a_child_of_a_fork_gives_its_picture_back(struct scene *s)
+WAY(a_child_of_a_fork_gives_its_picture_back)
 {
 	int status;
 	pid_t pid = fork();
@@ -285,35 +304,8 @@ static void a_child_of_a_fork_gives_its_picture_back(struct scene *s)
 	use_all(s);
 }
 
-static void at_each_stage(void (*way)(struct scene *s))
-{
-	for (enum stage stage = 0; stage < STAGES; stage++) {
-		struct scene s = scene_open(stage);
-
-		way(&s);
-		scene_close(&s);
-	}
-}
-
-#define WAY(name)                                                                                  \
-	static void when_##name(void)                                                              \
-	{                                                                                          \
-		at_each_stage(name);                                                               \
-	}
-WAY(the_server_loses_its_peer)
-WAY(the_client_loses_its_peer)
-WAY(remnants_lose_their_peer)
-WAY(the_client_is_destroyed)
-WAY(the_server_is_destroyed)
-WAY(the_listener_is_destroyed)
-WAY(the_client_leaves_and_another_comes)
-WAY(qps_are_destroyed_before)
-WAY(ids_move_to_another_event_channel)
-WAY(event_channels_are_closed_before)
-WAY(a_child_of_a_fork_gives_its_picture_back)
-
 /* Requests that were not got yet, too. */
-static void requests_move_with_their_listener(void)
+TEST(requests_move_with_their_listener)
 {
 	struct scene s = scene_open(REQUESTED);
 	struct rdma_cm_event *event;
@@ -333,7 +325,7 @@ static void requests_move_with_their_listener(void)
 }
 
 /* The QP may be gone when the event of a join is got, the id elsewhere, the group left. */
-static void groups_end_before_their_events(void)
+TEST(groups_end_before_their_events)
 {
 	for (int way = 0; way < 4; way++) {
 		struct scene s = scene_open(LISTENS);
@@ -371,7 +363,7 @@ static void groups_end_before_their_events(void)
 
 /* --- what is owed -------------------------------------------------------------------- */
 
-static void what_is_owed_to_a_peer_that_left_is_dropped(void)
+TEST(what_is_owed_to_a_peer_that_left_is_dropped)
 {
 	struct scene s = scene_open(ASKED);
 	struct nupa_engine *engine = nupa_engine_of(s.pair.side[0].context);
@@ -402,7 +394,7 @@ static void what_is_owed_to_a_peer_that_left_is_dropped(void)
 }
 
 /* A timer looks for an answer first, finds nonsense, and its channel fails. */
-static void a_remnant_ends_with_the_channel_that_its_timer_drains(void)
+TEST(a_remnant_ends_with_the_channel_that_its_timer_drains)
 {
 	struct scene s = scene_open(ESTABLISHED);
 	struct nupa_engine *server = nupa_engine_of(s.pair.side[0].context);
@@ -430,24 +422,6 @@ static void a_remnant_ends_with_the_channel_that_its_timer_drains(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = {
-		CASE(when_the_server_loses_its_peer),
-		CASE(when_the_client_loses_its_peer),
-		CASE(when_remnants_lose_their_peer),
-		CASE(when_the_client_is_destroyed),
-		CASE(when_the_server_is_destroyed),
-		CASE(when_the_listener_is_destroyed),
-		CASE(when_the_client_leaves_and_another_comes),
-		CASE(when_qps_are_destroyed_before),
-		CASE(when_ids_move_to_another_event_channel),
-		CASE(when_event_channels_are_closed_before),
-		CASE(when_a_child_of_a_fork_gives_its_picture_back),
-		CASE(requests_move_with_their_listener),
-		CASE(groups_end_before_their_events),
-		CASE(what_is_owed_to_a_peer_that_left_is_dropped),
-		CASE(a_remnant_ends_with_the_channel_that_its_timer_drains),
-	};
-
 	setenv("NUPA_QUIET", "1", 1);
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return test_main(argc, argv);
 }

@@ -18,7 +18,7 @@ static bool readable(const struct rdma_event_channel *channel)
 	return poll(&wait, 1, 0) == 1;
 }
 
-static void a_channel_is_readable_while_an_event_waits(void)
+TEST(a_channel_is_readable_while_an_event_waits)
 {
 	struct rdma_event_channel *channel;
 	struct rdma_cm_event *event;
@@ -45,7 +45,7 @@ static void a_channel_is_readable_while_an_event_waits(void)
 	cm_pair_close(&pair);
 }
 
-static void a_migrated_id_takes_pending_and_later_events_along(void)
+TEST(a_migrated_id_takes_pending_and_later_events_along)
 {
 	struct rdma_cm_id *listener, *client, *server;
 	struct rdma_event_channel *other = rdma_channel_open();
@@ -88,7 +88,7 @@ static void *acknowledge_later(void *arg)
 }
 
 /* man rdma_get_cm_event: destruction waits; TSan sees whether it really does. */
-static void destroying_waits_for_events_that_were_got(void)
+TEST(destroying_waits_for_events_that_were_got)
 {
 	struct rdma_cm_event *event;
 	struct sockaddr_storage to;
@@ -107,7 +107,7 @@ static void destroying_waits_for_events_that_were_got(void)
 	cm_pair_close(&pair);
 }
 
-static void the_backlog_limits_requests_that_wait(void)
+TEST(the_backlog_limits_requests_that_wait)
 {
 	struct rdma_cm_id *listener, *clients[4];
 	int rejected = 0;
@@ -142,7 +142,7 @@ static void the_backlog_limits_requests_that_wait(void)
 	_exit(0);
 }
 
-static void calls_in_the_wrong_state_are_einval(void)
+TEST(calls_in_the_wrong_state_are_einval)
 {
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
@@ -189,7 +189,7 @@ static void calls_in_the_wrong_state_are_einval(void)
 	cm_pair_close(&pair);
 }
 
-static void options_are_checked(void)
+TEST(options_are_checked)
 {
 	uint8_t byte = 21, too_long = 32;
 	struct rdma_cm_id *id;
@@ -216,7 +216,7 @@ static void options_are_checked(void)
 
 /* --- multicast ----------------------------------------------------------------------- */
 
-static void a_group_is_joined_and_left(void)
+TEST(a_group_is_joined_and_left)
 {
 	struct rdma_cm_join_mc_attr_ex attr = {
 		.comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS,
@@ -274,7 +274,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-static void without_a_channel_calls_wait_for_their_end(void)
+TEST(without_a_channel_calls_wait_for_their_end)
 {
 	struct rdma_cm_id *listener, *client, *nobody;
 	struct sockaddr_storage to;
@@ -316,7 +316,7 @@ static void without_a_channel_calls_wait_for_their_end(void)
 	cm_pair_close(&pair);
 }
 
-static void a_synchronous_id_becomes_asynchronous_and_back(void)
+TEST(a_synchronous_id_becomes_asynchronous_and_back)
 {
 	struct sockaddr_storage to;
 	struct rdma_cm_id *id;
@@ -340,7 +340,7 @@ static void a_synchronous_id_becomes_asynchronous_and_back(void)
 
 /* --- addresses by name --------------------------------------------------------------- */
 
-static void getaddrinfo_answers_by_its_hints(void)
+TEST(getaddrinfo_answers_by_its_hints)
 {
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *res;
 	struct sockaddr_storage to;
@@ -368,22 +368,4 @@ static void getaddrinfo_answers_by_its_hints(void)
 	rdma_freeaddrinfo(res);
 	CHECK_EQ(rdma_getaddrinfo("no number", "1", &hints, &res), EAI_NONAME);
 	IS_EINVAL(rdma_getaddrinfo(NULL, NULL, NULL, &res));
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_channel_is_readable_while_an_event_waits),
-		CASE(a_migrated_id_takes_pending_and_later_events_along),
-		CASE(destroying_waits_for_events_that_were_got),
-		CASE(the_backlog_limits_requests_that_wait),
-		CASE(calls_in_the_wrong_state_are_einval),
-		CASE(options_are_checked),
-		CASE(a_group_is_joined_and_left),
-		CASE(without_a_channel_calls_wait_for_their_end),
-		CASE(a_synchronous_id_becomes_asynchronous_and_back),
-		CASE(getaddrinfo_answers_by_its_hints),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -21,7 +21,7 @@ static void take_batch(struct cm_pair *pair, struct rdma_cm_id **servers)
 
 /* More at once than a ring has lines, while the other side does not look: what finds no room goes
  * later, and nothing is lost. */
-static void a_burst_of_messages_arrives(void)
+TEST(a_burst_of_messages_arrives)
 {
 	static struct rdma_cm_id *clients[BURST], *servers[BURST];
 	struct cm_pair pair = cm_pair_open();
@@ -119,7 +119,7 @@ static void *serve_often(void *arg)
 }
 
 /* Both hosts serve two threads of the other; TSan looks on. */
-static void threads_connect_both_ways(void)
+TEST(threads_connect_both_ways)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listeners[2];
@@ -140,14 +140,4 @@ static void threads_connect_both_ways(void)
 	for (int host = 0; host < 2; host++)
 		cm_destroy(listeners[host]);
 	cm_pair_close(&pair);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_burst_of_messages_arrives),
-		CASE(threads_connect_both_ways),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -19,7 +19,7 @@ static void set_flag(struct rdma_cm_id *id, int option)
 	CHECK_EQ(rdma_set_option(id, RDMA_OPTION_ID, option, &on, sizeof(on)), 0);
 }
 
-static void an_address_must_be_the_hosts_own(void)
+TEST(an_address_must_be_the_hosts_own)
 {
 	static const char *const own[] = {
 		"10.0.0.1",        "127.0.0.1",         "::1", "::ffff:10.0.0.1", "", "::",
@@ -52,7 +52,7 @@ static void an_address_must_be_the_hosts_own(void)
 	cm_pair_close(&pair);
 }
 
-static void where_no_host_is_resolving_fails(void)
+TEST(where_no_host_is_resolving_fails)
 {
 	static const struct {
 		const char *address;
@@ -81,7 +81,7 @@ static void where_no_host_is_resolving_fails(void)
 	cm_pair_close(&pair);
 }
 
-static void the_source_address_is_the_one_that_fits(void)
+TEST(the_source_address_is_the_one_that_fits)
 {
 	static const struct {
 		const char *to, *from;
@@ -113,7 +113,7 @@ static void the_source_address_is_the_one_that_fits(void)
 }
 
 /* GIDs of both ends are those of the addresses that the program named. */
-static void the_gids_of_a_route_are_its_addresses(void)
+TEST(the_gids_of_a_route_are_its_addresses)
 {
 	static const struct {
 		const char *to;
@@ -149,7 +149,7 @@ static void the_gids_of_a_route_are_its_addresses(void)
 }
 
 /* Which of two may be bound to one port. */
-static void a_port_is_bound_by_one(void)
+TEST(a_port_is_bound_by_one)
 {
 	static const struct {
 		const char *first, *second;
@@ -190,7 +190,7 @@ static void a_port_is_bound_by_one(void)
 	cm_pair_close(&pair);
 }
 
-static void ports_are_shared_by_those_who_say_so_until_one_listens(void)
+TEST(ports_are_shared_by_those_who_say_so_until_one_listens)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *ids[4];
@@ -235,7 +235,7 @@ static void asks(struct cm_pair *pair, const char *address, uint16_t port,
 	cm_destroy(client);
 }
 
-static void the_most_exact_listener_has_the_request(void)
+TEST(the_most_exact_listener_has_the_request)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *any6 = cm_listener(&pair.side[0], RDMA_PS_TCP, "::"), *any4, *own;
@@ -262,7 +262,7 @@ static void the_most_exact_listener_has_the_request(void)
 	cm_pair_close(&pair);
 }
 
-static void a_listener_at_one_ipv6_address_does_not_hear_those_of_the_other(void)
+TEST(a_listener_at_one_ipv6_address_does_not_hear_those_of_the_other)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *host = cm_listener(&pair.side[0], RDMA_PS_TCP, "fd4e:5550:4100::1");
@@ -280,7 +280,7 @@ static void a_listener_at_one_ipv6_address_does_not_hear_those_of_the_other(void
 	cm_pair_close(&pair);
 }
 
-static void a_listener_for_ipv6_alone_hears_no_ipv4(void)
+TEST(a_listener_for_ipv6_alone_hears_no_ipv4)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_id(&pair.side[0], RDMA_PS_TCP);
@@ -299,7 +299,7 @@ static int by_number(const void *a, const void *b)
 	return *(const uint16_t *)a - *(const uint16_t *)b;
 }
 
-static void ephemeral_ports_differ(void)
+TEST(ephemeral_ports_differ)
 {
 	enum { N = 2000 };
 	static struct rdma_cm_id *ids[N];
@@ -320,7 +320,7 @@ static void ephemeral_ports_differ(void)
 }
 
 /* Processes of one host fight for ports: each has one owner. */
-static void processes_never_share_a_port(void)
+TEST(processes_never_share_a_port)
 {
 	enum { N = 4, ROUNDS = 300, PORTS = 8 };
 	struct nupa_fabric *fabric = test_fabric();
@@ -361,7 +361,7 @@ static void processes_never_share_a_port(void)
 	nupa_fabric_put(fabric);
 }
 
-static void what_a_dead_process_was_bound_to_is_free(void)
+TEST(what_a_dead_process_was_bound_to_is_free)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int ready[2];
@@ -393,7 +393,7 @@ static void what_a_dead_process_was_bound_to_is_free(void)
 }
 
 /* I5: the table is anybody's. */
-static void nonsense_in_the_table_does_no_harm(void)
+TEST(nonsense_in_the_table_does_no_harm)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
@@ -420,25 +420,4 @@ static void nonsense_in_the_table_does_no_harm(void)
 	asks(&pair, "10.0.0.1", cm_port(listener), listener);
 	cm_destroy(listener);
 	cm_pair_close(&pair);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(an_address_must_be_the_hosts_own),
-		CASE(where_no_host_is_resolving_fails),
-		CASE(the_source_address_is_the_one_that_fits),
-		CASE(the_gids_of_a_route_are_its_addresses),
-		CASE(a_port_is_bound_by_one),
-		CASE(ports_are_shared_by_those_who_say_so_until_one_listens),
-		CASE(the_most_exact_listener_has_the_request),
-		CASE(a_listener_at_one_ipv6_address_does_not_hear_those_of_the_other),
-		CASE(a_listener_for_ipv6_alone_hears_no_ipv4),
-		CASE(ephemeral_ports_differ),
-		CASE(processes_never_share_a_port),
-		CASE(what_a_dead_process_was_bound_to_is_free),
-		CASE(nonsense_in_the_table_does_no_harm),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

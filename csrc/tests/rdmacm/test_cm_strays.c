@@ -30,7 +30,7 @@ static bool all_taken(struct nupa_engine *engine, uint32_t slot)
 	return taken;
 }
 
-static void a_process_that_never_used_rdma_cm_answers_each_message(void)
+TEST(a_process_that_never_used_rdma_cm_answers_each_message)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct nupa_engine *engine = nupa_engine_of(pair.side[1].context);
@@ -61,7 +61,7 @@ static void await_event(struct rdma_event_channel *channel)
 	CHECK_EQ(poll(&wait, 1, (int)(WAIT_NS / 1000000)), 1);
 }
 
-static void events_of_a_device_that_was_closed_are_gone(void)
+TEST(events_of_a_device_that_was_closed_are_gone)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct cm_side side = cm_side_open(fabric, 0);
@@ -85,11 +85,6 @@ static void events_of_a_device_that_was_closed_are_gone(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = {
-		CASE(a_process_that_never_used_rdma_cm_answers_each_message),
-		CASE(events_of_a_device_that_was_closed_are_gone),
-	};
-
 	setenv("NUPA_QUIET", "1", 1);
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return test_main(argc, argv);
 }

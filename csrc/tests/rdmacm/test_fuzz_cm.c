@@ -138,7 +138,7 @@ static bool live(struct scene *s)
 	return open;
 }
 
-static void to_listeners_and_identifiers(void)
+TEST(to_listeners_and_identifiers)
 {
 	uint64_t until_ns = test_now_ns() + test_fuzz_ns(3);
 	struct scene s = { .random = test_seed() };
@@ -161,8 +161,6 @@ static void to_listeners_and_identifiers(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = { CASE(to_listeners_and_identifiers) };
-
 	setenv("NUPA_QUIET", "1", 1);
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return test_main(argc, argv);
 }

@@ -456,7 +456,7 @@ static void all_end(struct scene *s)
 	}
 }
 
-static void by_all_that_may_happen(void)
+TEST(by_all_that_may_happen)
 {
 	uint64_t until_ns = test_now_ns() + test_fuzz_ns(3);
 	struct scene s = { .random = test_seed() };
@@ -492,8 +492,6 @@ static void by_all_that_may_happen(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = { CASE(by_all_that_may_happen) };
-
 	setenv("NUPA_QUIET", "1", 1);
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return test_main(argc, argv);
 }

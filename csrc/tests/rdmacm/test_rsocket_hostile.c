@@ -129,7 +129,7 @@ static void expect_broken(struct liar *liar)
 	CHECK_EQ(errno, EPIPE);
 }
 
-static void a_request_that_is_no_rsockets_is_rejected(void)
+TEST(a_request_that_is_no_rsockets_is_rejected)
 {
 	static const uint8_t noise[48] = { 1, 2, 3 };
 	struct rs_wire_hello lies[5];
@@ -161,7 +161,7 @@ static void a_request_that_is_no_rsockets_is_rejected(void)
 	liar_close(liar);
 }
 
-static void a_send_without_immediate_ends_the_connection(void)
+TEST(a_send_without_immediate_ends_the_connection)
 {
 	struct liar *liar = liar_open();
 
@@ -171,7 +171,7 @@ static void a_send_without_immediate_ends_the_connection(void)
 	liar_close(liar);
 }
 
-static void a_credit_for_more_than_there_is_ends_the_connection(void)
+TEST(a_credit_for_more_than_there_is_ends_the_connection)
 {
 	struct liar *liar = liar_open();
 
@@ -181,7 +181,7 @@ static void a_credit_for_more_than_there_is_ends_the_connection(void)
 	liar_close(liar);
 }
 
-static void receives_that_were_never_used_are_not_taken_back(void)
+TEST(receives_that_were_never_used_are_not_taken_back)
 {
 	struct liar *liar = liar_open();
 
@@ -191,7 +191,7 @@ static void receives_that_were_never_used_are_not_taken_back(void)
 	liar_close(liar);
 }
 
-static void bytes_that_were_not_written_end_the_connection(void)
+TEST(bytes_that_were_not_written_end_the_connection)
 {
 	struct liar *liar = liar_open();
 
@@ -201,7 +201,7 @@ static void bytes_that_were_not_written_end_the_connection(void)
 	liar_close(liar);
 }
 
-static void more_bytes_than_the_ring_has_end_the_connection(void)
+TEST(more_bytes_than_the_ring_has_end_the_connection)
 {
 	struct liar *liar = liar_open();
 	uint32_t writes;
@@ -215,7 +215,7 @@ static void more_bytes_than_the_ring_has_end_the_connection(void)
 	liar_close(liar);
 }
 
-static void a_write_beyond_the_ring_ends_the_connection(void)
+TEST(a_write_beyond_the_ring_ends_the_connection)
 {
 	struct liar *liar = liar_open();
 	char byte;
@@ -227,7 +227,7 @@ static void a_write_beyond_the_ring_ends_the_connection(void)
 	liar_close(liar);
 }
 
-static void a_reply_that_is_no_rsockets_fails_the_connect(void)
+TEST(a_reply_that_is_no_rsockets_fails_the_connect)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct cm_side side;
@@ -263,20 +263,4 @@ static void a_reply_that_is_no_rsockets_fails_the_connect(void)
 	CHECK_EQ(rdma_destroy_id(listener), 0);
 	cm_side_close(&side);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_request_that_is_no_rsockets_is_rejected),
-		CASE(a_send_without_immediate_ends_the_connection),
-		CASE(a_credit_for_more_than_there_is_ends_the_connection),
-		CASE(receives_that_were_never_used_are_not_taken_back),
-		CASE(bytes_that_were_not_written_end_the_connection),
-		CASE(more_bytes_than_the_ring_has_end_the_connection),
-		CASE(a_write_beyond_the_ring_ends_the_connection),
-		CASE(a_reply_that_is_no_rsockets_fails_the_connect),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

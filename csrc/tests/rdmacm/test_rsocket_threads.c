@@ -85,7 +85,7 @@ static void *receives(void *argument)
 	return NULL;
 }
 
-static void four_threads_use_both_directions_at_once(void)
+TEST(four_threads_use_both_directions_at_once)
 {
 	struct nupa_fabric *fabric = use_new_fabric();
 	uint64_t seed = test_seed();
@@ -151,7 +151,7 @@ static void *polls_until_it_is_gone(void *argument)
 	return NULL;
 }
 
-static void closing_ends_the_waits_of_all_other_threads(void)
+TEST(closing_ends_the_waits_of_all_other_threads)
 {
 	struct nupa_fabric *fabric = use_new_fabric();
 
@@ -227,7 +227,7 @@ static void *looks_at_all(void *unused)
 	return unused;
 }
 
-static void connections_come_and_go_in_many_threads(void)
+TEST(connections_come_and_go_in_many_threads)
 {
 	struct nupa_fabric *fabric = use_new_fabric();
 	pthread_t clients[CHURN_THREADS], servers[CHURN_THREADS], observer;
@@ -246,15 +246,4 @@ static void connections_come_and_go_in_many_threads(void)
 	join(observer);
 	CHECK_EQ(rclose(listener), 0);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(four_threads_use_both_directions_at_once),
-		CASE(closing_ends_the_waits_of_all_other_threads),
-		CASE(connections_come_and_go_in_many_threads),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

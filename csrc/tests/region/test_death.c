@@ -69,7 +69,7 @@ static pid_t killed_when_ready(const struct told *told, pid_t child)
 	return child;
 }
 
-static void the_dead_leave_what_others_share(void)
+TEST(the_dead_leave_what_others_share)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct told *told = shared_page();
@@ -109,7 +109,7 @@ static void the_dead_leave_what_others_share(void)
 	nupa_fabric_put(fabric);
 }
 
-static void memory_of_the_dead_is_nobody_elses_while_a_window_is_open(void)
+TEST(memory_of_the_dead_is_nobody_elses_while_a_window_is_open)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct told *told = shared_page();
@@ -145,7 +145,7 @@ static void memory_of_the_dead_is_nobody_elses_while_a_window_is_open(void)
 	nupa_fabric_put(fabric);
 }
 
-static void memory_that_is_published_twice_goes_with_the_last(void)
+TEST(memory_that_is_published_twice_goes_with_the_last)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct told *told = shared_page();
@@ -178,7 +178,7 @@ static void memory_that_is_published_twice_goes_with_the_last(void)
 	nupa_fabric_put(fabric);
 }
 
-static void windows_of_the_dead_are_taken_back(void)
+TEST(windows_of_the_dead_are_taken_back)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct told *told = shared_page();
@@ -202,7 +202,7 @@ static void windows_of_the_dead_are_taken_back(void)
 	nupa_fabric_put(fabric);
 }
 
-static void who_dies_while_others_wait_for_him_lets_go(void)
+TEST(who_dies_while_others_wait_for_him_lets_go)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct told *told = shared_page();
@@ -229,7 +229,7 @@ static void who_dies_while_others_wait_for_him_lets_go(void)
 	nupa_fabric_put(fabric);
 }
 
-static void others_pids_are_not_judged(void)
+TEST(others_pids_are_not_judged)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct told *told = shared_page();
@@ -312,7 +312,7 @@ static uint64_t lie(uint64_t *seed)
 	return kinds[test_random(seed) % (sizeof(kinds) / sizeof(kinds[0]))];
 }
 
-static void a_damaged_table_makes_calls_fail_and_no_more(void)
+TEST(a_damaged_table_makes_calls_fail_and_no_more)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	uint64_t seed = test_seed();
@@ -342,19 +342,4 @@ static void a_damaged_table_makes_calls_fail_and_no_more(void)
 		memset(fabric->extents, 0, fabric->geometry.n_extents * sizeof(uint32_t));
 	}
 	nupa_fabric_put(fabric);
-}
-
-static const struct test_case cases[] = {
-	CASE(the_dead_leave_what_others_share),
-	CASE(memory_of_the_dead_is_nobody_elses_while_a_window_is_open),
-	CASE(memory_that_is_published_twice_goes_with_the_last),
-	CASE(windows_of_the_dead_are_taken_back),
-	CASE(who_dies_while_others_wait_for_him_lets_go),
-	CASE(others_pids_are_not_judged),
-	CASE(a_damaged_table_makes_calls_fail_and_no_more),
-};
-
-int main(int argc, char **argv)
-{
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -26,7 +26,7 @@ static void check_same(const struct nupa_region_info *a, const struct nupa_regio
 	CHECK(a->state == b->state && a->mapped == b->mapped && a->orphan == b->orphan);
 }
 
-static void made_found_and_ended(void)
+TEST(made_found_and_ended)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	const uint64_t before = region_backed_bytes(fabric);
@@ -69,7 +69,7 @@ static void made_found_and_ended(void)
 	nupa_fabric_put(fabric);
 }
 
-static void what_cannot_be_is_refused(void)
+TEST(what_cannot_be_is_refused)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	const uint32_t self = (uint32_t)getpid();
@@ -108,7 +108,7 @@ static void what_cannot_be_is_refused(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_quota_is_kept_to_the_extent(void)
+TEST(a_quota_is_kept_to_the_extent)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_region_info wish = region_wish(3 * EXTENT + 1, BIT(1), 0), made, more;
@@ -141,7 +141,7 @@ static void a_quota_is_kept_to_the_extent(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_window_is_the_sharers_and_keeps_the_region(void)
+TEST(a_window_is_the_sharers_and_keeps_the_region)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	const struct nupa_region_info made = region_made(fabric, EXTENT, 0);
@@ -177,7 +177,7 @@ static void a_window_is_the_sharers_and_keeps_the_region(void)
 	nupa_fabric_put(fabric);
 }
 
-static void published_memory_is_the_publishers_and_stays_while_it_is_published(void)
+TEST(published_memory_is_the_publishers_and_stays_while_it_is_published)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	const uint64_t before = region_backed_bytes(fabric);
@@ -223,7 +223,7 @@ static void published_memory_is_the_publishers_and_stays_while_it_is_published(v
 	nupa_fabric_put(fabric);
 }
 
-static void both_tables_have_an_end(void)
+TEST(both_tables_have_an_end)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_region_info wish = region_wish(64, 0, 0), made, found;
@@ -274,7 +274,7 @@ static void *mind_the_window(void *argument)
 	return NULL;
 }
 
-static void revocation_waits_until_the_last_window_is_gone(void)
+TEST(revocation_waits_until_the_last_window_is_gone)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_region_info made = region_made(fabric, EXTENT, 0), found;
@@ -307,7 +307,7 @@ static struct nupa_fabric *machines(uint32_t flags)
 	return test_fabric_of(&config);
 }
 
-static void where_several_kernels_share_a_process_needs_an_attachment(void)
+TEST(where_several_kernels_share_a_process_needs_an_attachment)
 {
 	struct nupa_fabric *fabric = machines(0);
 	const uint32_t self = (uint32_t)getpid();
@@ -339,7 +339,7 @@ static void where_several_kernels_share_a_process_needs_an_attachment(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_kernel_that_has_ended_leaves_what_others_share(void)
+TEST(a_kernel_that_has_ended_leaves_what_others_share)
 {
 	struct nupa_fabric *fabric = machines(0);
 	struct nupa_region_info wish = region_wish(EXTENT, 0, (uint32_t)getpid());
@@ -364,7 +364,7 @@ static void a_kernel_that_has_ended_leaves_what_others_share(void)
 	nupa_fabric_put(fabric);
 }
 
-static void memory_that_is_not_coherent_has_no_regions(void)
+TEST(memory_that_is_not_coherent_has_no_regions)
 {
 	struct nupa_fabric *fabric = machines(NUPA_SEGMENT_SOFTWARE);
 	const struct nupa_region_info wish = region_wish(EXTENT, 0, 0);
@@ -383,22 +383,4 @@ static void memory_that_is_not_coherent_has_no_regions(void)
 	CHECK_EQ(nupa_region_limit(fabric), 0);
 	CHECK_EQ(nupa_fabric_reap(fabric), 0);
 	nupa_fabric_put(fabric);
-}
-
-static const struct test_case cases[] = {
-	CASE(made_found_and_ended),
-	CASE(what_cannot_be_is_refused),
-	CASE(a_quota_is_kept_to_the_extent),
-	CASE(a_window_is_the_sharers_and_keeps_the_region),
-	CASE(published_memory_is_the_publishers_and_stays_while_it_is_published),
-	CASE(both_tables_have_an_end),
-	CASE(revocation_waits_until_the_last_window_is_gone),
-	CASE(where_several_kernels_share_a_process_needs_an_attachment),
-	CASE(a_kernel_that_has_ended_leaves_what_others_share),
-	CASE(memory_that_is_not_coherent_has_no_regions),
-};
-
-int main(int argc, char **argv)
-{
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

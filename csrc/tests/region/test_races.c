@@ -56,7 +56,7 @@ static void *map_and_look(void *argument)
 	return NULL;
 }
 
-static void a_window_never_shows_what_is_somebody_elses(void)
+TEST(a_window_never_shows_what_is_somebody_elses)
 {
 	struct stage stage = { .fabric = test_fabric() };
 	pthread_t mappers[MAPPERS];
@@ -126,7 +126,7 @@ static void *take_and_return(void *argument)
 	return NULL;
 }
 
-static void a_quota_holds_against_all_at_once(void)
+TEST(a_quota_holds_against_all_at_once)
 {
 	struct takers takers = { .fabric = test_fabric() };
 	pthread_t threads[3];
@@ -172,7 +172,7 @@ static void live(struct nupa_fabric *fabric, uint64_t seed)
 	}
 }
 
-static void who_is_killed_at_any_instruction_leaves_nothing(void)
+TEST(who_is_killed_at_any_instruction_leaves_nothing)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	uint64_t seed = test_seed();
@@ -207,15 +207,4 @@ static void who_is_killed_at_any_instruction_leaves_nothing(void)
 		}
 	}
 	nupa_fabric_put(fabric);
-}
-
-static const struct test_case cases[] = {
-	CASE(a_window_never_shows_what_is_somebody_elses),
-	CASE(a_quota_holds_against_all_at_once),
-	CASE(who_is_killed_at_any_instruction_leaves_nothing),
-};
-
-int main(int argc, char **argv)
-{
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

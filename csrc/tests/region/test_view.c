@@ -64,7 +64,7 @@ static void await_watchers(uint32_t n, const uint32_t *epoch)
 	}
 }
 
-static void hosts_that_share_a_region_see_each_others_stores(void)
+TEST(hosts_that_share_a_region_see_each_others_stores)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	uint64_t region = viewed_region(fabric, 5000, NUPA_COHERENT_HARDWARE);
@@ -91,7 +91,7 @@ static void hosts_that_share_a_region_see_each_others_stores(void)
 	nupa_fabric_put(fabric);
 }
 
-static void what_was_closed_is_ones_at_the_same_addresses(void)
+TEST(what_was_closed_is_ones_at_the_same_addresses)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE), next;
@@ -118,7 +118,7 @@ static void what_was_closed_is_ones_at_the_same_addresses(void)
 	nupa_fabric_put(fabric);
 }
 
-static void the_thread_is_there_while_a_window_is(void)
+TEST(the_thread_is_there_while_a_window_is)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	uint64_t region = viewed_region(fabric, PAGE, NUPA_COHERENT_HARDWARE);
@@ -247,7 +247,7 @@ static void take_away_under_load(struct nupa_fabric *fabric, const struct child 
 	CHECK_EQ(nupa_region_free(fabric, next, false), 0);
 }
 
-static void a_region_freed_by_force_is_ones_to_all_who_load_and_store(void)
+TEST(a_region_freed_by_force_is_ones_to_all_who_load_and_store)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	struct child child = fork_loader(fabric);
@@ -292,7 +292,7 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-static void windows_that_come_and_go_never_see_another_region(void)
+TEST(windows_that_come_and_go_never_see_another_region)
 {
 	struct coming coming = { .fabric = viewed_fabric() };
 	pthread_t threads[COMERS];
@@ -318,7 +318,7 @@ static void windows_that_come_and_go_never_see_another_region(void)
 	nupa_fabric_put(coming.fabric);
 }
 
-static void a_child_has_none_of_its_parents_windows(void)
+TEST(a_child_has_none_of_its_parents_windows)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
@@ -351,18 +351,4 @@ static void a_child_has_none_of_its_parents_windows(void)
 	CHECK_EQ(words(view)[5], ONES);
 	nupa_view_free(view);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(hosts_that_share_a_region_see_each_others_stores),
-		CASE(what_was_closed_is_ones_at_the_same_addresses),
-		CASE(the_thread_is_there_while_a_window_is),
-		CASE(a_region_freed_by_force_is_ones_to_all_who_load_and_store),
-		CASE(windows_that_come_and_go_never_see_another_region),
-		CASE(a_child_has_none_of_its_parents_windows),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -11,7 +11,7 @@
 
 /* --- caches ---------------------------------------------------------------------- */
 
-static void a_cache_is_stale_until_it_is_told(void)
+TEST(a_cache_is_stale_until_it_is_told)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	uint64_t region = viewed_region(fabric, 2 * PAGE, NUPA_COHERENT_SOFTWARE);
@@ -59,7 +59,7 @@ static void *store_and_flush_lines(void *arg)
 	return NULL;
 }
 
-static void hosts_that_flush_different_lines_lose_nothing(void)
+TEST(hosts_that_flush_different_lines_lose_nothing)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_SOFTWARE);
@@ -107,7 +107,7 @@ static void *count_up(void *arg)
 	return NULL;
 }
 
-static void atomics_of_threads_and_processes_lose_nothing(void)
+TEST(atomics_of_threads_and_processes_lose_nothing)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
@@ -131,7 +131,7 @@ static void atomics_of_threads_and_processes_lose_nothing(void)
 	nupa_fabric_put(fabric);
 }
 
-static void each_atomic_returns_what_was_there(void)
+TEST(each_atomic_returns_what_was_there)
 {
 	_Alignas(8) uint8_t room[24] = { 0 };
 	uint64_t before;
@@ -150,16 +150,4 @@ static void each_atomic_returns_what_was_there(void)
 	CHECK_EQ(nupa_word_atomic(room, 7, 0, NUPA_WORD_LOAD, 0, 0, &before), -ERANGE);
 	CHECK_EQ(nupa_word_atomic(room, 24, 4, NUPA_WORD_LOAD, 0, 0, &before), -EINVAL);
 	CHECK_EQ(nupa_word_atomic(room, 24, 0, 99, 0, 0, &before), -EINVAL);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_cache_is_stale_until_it_is_told),
-		CASE(hosts_that_flush_different_lines_lose_nothing),
-		CASE(atomics_of_threads_and_processes_lose_nothing),
-		CASE(each_atomic_returns_what_was_there),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -37,7 +37,7 @@ static void check_lost(const struct nupa_view *view)
 }
 
 /* Either end of the link. */
-static void a_port_takes_the_windows_of_its_host_and_no_others(void)
+TEST(a_port_takes_the_windows_of_its_host_and_no_others)
 {
 	for (uint32_t port = 0; port < 2; port++) {
 		struct nupa_fabric *fabric = viewed_fabric();
@@ -69,7 +69,7 @@ static void a_port_takes_the_windows_of_its_host_and_no_others(void)
 }
 
 /* Its memory is at the switch, not behind the owner's link. */
-static void a_port_of_the_owner_takes_no_windows_of_others(void)
+TEST(a_port_of_the_owner_takes_no_windows_of_others)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	const uint64_t region = viewed_region(fabric, PAGE, NUPA_COHERENT_HARDWARE);
@@ -84,7 +84,7 @@ static void a_port_of_the_owner_takes_no_windows_of_others(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_cache_is_lost_with_what_it_has_not_flushed(void)
+TEST(a_cache_is_lost_with_what_it_has_not_flushed)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	const uint64_t region = viewed_region(fabric, PAGE, NUPA_COHERENT_SOFTWARE);
@@ -107,7 +107,7 @@ static void a_cache_is_lost_with_what_it_has_not_flushed(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_flap_that_nobody_saw_is_a_loss_too(void)
+TEST(a_flap_that_nobody_saw_is_a_loss_too)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	const uint64_t region = viewed_region(fabric, PAGE, NUPA_COHERENT_HARDWARE);
@@ -120,7 +120,7 @@ static void a_flap_that_nobody_saw_is_a_loss_too(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_port_that_names_no_peer_is_down(void)
+TEST(a_port_that_names_no_peer_is_down)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	uint32_t downs;
@@ -134,7 +134,7 @@ static void a_port_that_names_no_peer_is_down(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_region_that_is_at_no_switch_is_damaged(void)
+TEST(a_region_that_is_at_no_switch_is_damaged)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	const uint64_t region = viewed_region(fabric, PAGE, NUPA_COHERENT_HARDWARE);
@@ -149,7 +149,7 @@ static void a_region_that_is_at_no_switch_is_damaged(void)
 
 /* --- loads while it happens ------------------------------------------------------ */
 
-static void loads_under_way_see_the_data_then_ones(void)
+TEST(loads_under_way_see_the_data_then_ones)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	const uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
@@ -197,7 +197,7 @@ static void *map_and_let_go(void *arg)
 	return NULL;
 }
 
-static void no_window_that_is_being_mapped_is_overlooked(void)
+TEST(no_window_that_is_being_mapped_is_overlooked)
 {
 	struct mapper mapper = { .fabric = viewed_fabric() };
 	const uint64_t until_ns = test_now_ns() + WAIT_NS;
@@ -262,7 +262,7 @@ static void map_in_child(struct nupa_fabric *fabric, uint64_t region, int in, in
 	_exit(0);
 }
 
-static void a_process_that_is_stopped_is_waited_for_and_told_of(void)
+TEST(a_process_that_is_stopped_is_waited_for_and_told_of)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	const uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
@@ -290,7 +290,7 @@ static void a_process_that_is_stopped_is_waited_for_and_told_of(void)
 	nupa_fabric_put(fabric);
 }
 
-static void a_process_that_died_is_not_waited_for(void)
+TEST(a_process_that_died_is_not_waited_for)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	const uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
@@ -334,7 +334,7 @@ static void *follow(void *arg)
 	return NULL;
 }
 
-static void who_sets_a_port_goes_on_when_its_followers_have_acted(void)
+TEST(who_sets_a_port_goes_on_when_its_followers_have_acted)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	struct follower follower = { .fabric = fabric };
@@ -355,25 +355,4 @@ static void who_sets_a_port_goes_on_when_its_followers_have_acted(void)
 	/* It is no window of anybody's. */
 	CHECK_EQ(nupa_region_find(fabric, UINT64_MAX, &info), -ESTALE);
 	nupa_fabric_put(fabric);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(a_port_takes_the_windows_of_its_host_and_no_others),
-		CASE(a_port_of_the_owner_takes_no_windows_of_others),
-		CASE(a_cache_is_lost_with_what_it_has_not_flushed),
-		CASE(a_flap_that_nobody_saw_is_a_loss_too),
-		CASE(a_port_that_names_no_peer_is_down),
-		CASE(a_region_that_is_at_no_switch_is_damaged),
-		CASE(loads_under_way_see_the_data_then_ones),
-		CASE(no_window_that_is_being_mapped_is_overlooked),
-#if !defined(__SANITIZE_THREAD__)
-		CASE(a_process_that_is_stopped_is_waited_for_and_told_of),
-		CASE(a_process_that_died_is_not_waited_for),
-#endif
-		CASE(who_sets_a_port_goes_on_when_its_followers_have_acted),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -38,7 +38,7 @@ static int try_file(int fd, const uint64_t *pieces, uint32_t n_pieces, uint64_t 
 	return nupa_view_of_file(fd, &plan, out, why, sizeof(why));
 }
 
-static void turns_are_where_the_plan_says(void)
+TEST(turns_are_where_the_plan_says)
 {
 	const uint64_t pieces[] = { 40 * PAGE, 8 * PAGE, 24 * PAGE };
 	const uint64_t listed[] = { 7 * PAGE, 3 * PAGE, 4 * PAGE, 5 * PAGE, 0 };
@@ -68,7 +68,7 @@ static void turns_are_where_the_plan_says(void)
 	nupa_view_free(view);
 }
 
-static void plans_that_are_none_are_refused(void)
+TEST(plans_that_are_none_are_refused)
 {
 	static const struct {
 		uint64_t pieces[2];
@@ -121,7 +121,7 @@ static uint64_t some_number(uint64_t *random)
 	}
 }
 
-static void random_plans_are_refused_or_right(void)
+TEST(random_plans_are_refused_or_right)
 {
 	uint64_t random = test_seed(), pieces[8];
 	uint32_t right = 0;
@@ -152,7 +152,7 @@ static void random_plans_are_refused_or_right(void)
 	CHECK(right > 0);
 }
 
-static void more_mappings_than_a_process_should_take_are_refused(void)
+TEST(more_mappings_than_a_process_should_take_are_refused)
 {
 	const uint64_t pieces[] = { 0, (NUPA_VIEW_MAPPINGS_MAX / 2 + 1) * PAGE };
 	const uint64_t bytes = 2 * pieces[1];
@@ -162,16 +162,4 @@ static void more_mappings_than_a_process_should_take_are_refused(void)
 	CHECK_EQ(ftruncate(fd, (off_t)bytes), 0);
 	CHECK_EQ(try_file(fd, pieces, 2, PAGE, bytes, &view), -E2BIG);
 	CHECK(strstr(why, "32768 mappings"));
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test_case cases[] = {
-		CASE(turns_are_where_the_plan_says),
-		CASE(plans_that_are_none_are_refused),
-		CASE(random_plans_are_refused_or_right),
-		CASE(more_mappings_than_a_process_should_take_are_refused),
-	};
-
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -146,7 +146,7 @@ static pid_t start(struct apart_damage damage)
 	return 0;
 }
 
-static void two_kernels_work_together_by_flush_and_fetch(void)
+TEST(two_kernels_work_together_by_flush_and_fetch)
 {
 	int status;
 
@@ -160,7 +160,7 @@ static bool has(struct apart_damage damage)
 	return damage.point != NUPA_POINT_EMPTY || !damage.fetch;
 }
 
-static void without_any_one_flush_or_fetch_they_do_not(void)
+TEST(without_any_one_flush_or_fetch_they_do_not)
 {
 	pid_t running[2 * NUPA_POINTS] = { 0 };
 	uint32_t started = 0, ended = 0, survived = 0;
@@ -190,14 +190,4 @@ static void without_any_one_flush_or_fetch_they_do_not(void)
 		ended++;
 	}
 	CHECK_EQ(survived, 0);
-}
-
-static const struct test_case cases[] = {
-	CASE(two_kernels_work_together_by_flush_and_fetch),
-	CASE(without_any_one_flush_or_fetch_they_do_not),
-};
-
-int main(int argc, char **argv)
-{
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -61,7 +61,7 @@ static void copy_segment(const struct nupa_fabric *fabric)
 	close(fd);
 }
 
-static void defaults_are_sparse(void)
+TEST(defaults_are_sparse)
 {
 	struct nupa_fabric *fabric = segment_create(segment_path, NULL);
 	struct stat st;
@@ -82,7 +82,7 @@ static void defaults_are_sparse(void)
 	unlink(segment_path);
 }
 
-static void opened_again_says_the_same(void)
+TEST(opened_again_says_the_same)
 {
 	struct nupa_config config = segment_small;
 	struct nupa_fabric *made, *opened = NULL;
@@ -109,7 +109,7 @@ static void opened_again_says_the_same(void)
 	unlink(segment_path);
 }
 
-static void one_past_each_limit_is_refused_and_leaves_no_file(void)
+TEST(one_past_each_limit_is_refused_and_leaves_no_file)
 {
 	const struct nupa_config bad[] = {
 		{ .slots = NUPA_SLOTS_MAX + 1 },
@@ -139,7 +139,7 @@ static void one_past_each_limit_is_refused_and_leaves_no_file(void)
 	}
 }
 
-static void the_largest_limits_are_accepted(void)
+TEST(the_largest_limits_are_accepted)
 {
 	const struct nupa_config largest = {
 		.slots = NUPA_SLOTS_MAX,
@@ -170,7 +170,7 @@ static int create_tables(const char *name, const struct nupa_host *h, uint32_t n
 	return rc;
 }
 
-static void tables_that_contradict_themselves_are_refused(void)
+TEST(tables_that_contradict_themselves_are_refused)
 {
 	struct nupa_host h[SEGMENT_HOSTS];
 	struct nupa_port p[SEGMENT_PORTS];
@@ -218,7 +218,7 @@ static void tables_that_contradict_themselves_are_refused(void)
 			    segment_routes) == 0);
 }
 
-static void what_is_no_fabric_is_refused_and_named(void)
+TEST(what_is_no_fabric_is_refused_and_named)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	char long_path[300];
@@ -256,7 +256,7 @@ static void fill_with_noise(uint8_t *noise, uint64_t bytes, uint64_t *state)
 	}
 }
 
-static void damaged_segments_are_refused_and_named(void)
+TEST(damaged_segments_are_refused_and_named)
 {
 	struct nupa_fabric *fabric = segment_create(segment_path, &segment_small);
 	const uint64_t bytes = fabric->sb->segment_bytes;
@@ -338,7 +338,7 @@ static void damaged_segments_are_refused_and_named(void)
 	unlink(segment_other_path);
 }
 
-static void another_user_has_no_permission(void)
+TEST(another_user_has_no_permission)
 {
 	struct nupa_fabric *fabric = segment_create(segment_path, &segment_small);
 	int status;
@@ -367,7 +367,7 @@ static void another_user_has_no_permission(void)
 	unlink(segment_path);
 }
 
-static void a_file_size_limit_is_an_error_and_no_signal(void)
+TEST(a_file_size_limit_is_an_error_and_no_signal)
 {
 	struct nupa_fabric *fabric = NULL;
 	struct rlimit limit, old;
@@ -384,17 +384,5 @@ static void a_file_size_limit_is_an_error_and_no_signal(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = {
-		CASE(defaults_are_sparse),
-		CASE(opened_again_says_the_same),
-		CASE(one_past_each_limit_is_refused_and_leaves_no_file),
-		CASE(the_largest_limits_are_accepted),
-		CASE(tables_that_contradict_themselves_are_refused),
-		CASE(what_is_no_fabric_is_refused_and_named),
-		CASE(damaged_segments_are_refused_and_named),
-		CASE(another_user_has_no_permission),
-		CASE(a_file_size_limit_is_an_error_and_no_signal),
-	};
-
-	return segment_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return segment_main(argc, argv);
 }

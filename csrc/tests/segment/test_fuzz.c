@@ -327,41 +327,34 @@ static void while_somebody_scribbles(const enum nupa_mover *movers, uint32_t n)
 	nupa_fabric_put(fabric);
 }
 
-static void messages_and_tables_of_relays_and_pool(void)
+TEST(messages_and_tables_of_relays_and_pool)
 {
 	while_somebody_scribbles((enum nupa_mover[]){ NUPA_MOVER_RELAY, NUPA_MOVER_POOL }, 2);
 }
 
-static void messages_and_tables_of_system_calls(void)
+TEST(messages_and_tables_of_system_calls)
 {
 	if (test_cma_works())
 		while_somebody_scribbles((enum nupa_mover[]){ NUPA_MOVER_CMA, NUPA_MOVER_CMA }, 2);
 }
 
-static void messages_and_tables_of_one_process(void)
+TEST(messages_and_tables_of_one_process)
 {
 	while_somebody_scribbles((enum nupa_mover[]){ NUPA_MOVER_NONE, NUPA_MOVER_NONE }, 2);
 }
 
-static void messages_and_tables_of_promoted_memory(void)
+TEST(messages_and_tables_of_promoted_memory)
 {
 	while_somebody_scribbles((enum nupa_mover[]){ NUPA_MOVER_SHARED, NUPA_MOVER_SHARED }, 2);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = {
-		CASE(messages_and_tables_of_relays_and_pool),
-		CASE(messages_and_tables_of_system_calls),
-		CASE(messages_and_tables_of_one_process),
-		CASE(messages_and_tables_of_promoted_memory),
-	};
-
 #ifdef __SANITIZE_THREAD__
 	printf("not under TSan: what is scribbled over orders nothing any more\n");
 	return 0;
 #endif
 	/* Channels that carry nonsense are closed with a hint each. */
 	setenv("NUPA_QUIET", "1", 1);
-	return test_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return test_main(argc, argv);
 }

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void pool_memory_is_claimed_returned_and_bounded(void)
+TEST(pool_memory_is_claimed_returned_and_bounded)
 {
 	struct nupa_fabric *fabric = segment_create(NULL, &segment_small);
 	uint64_t before = segment_backed_bytes(fabric);
@@ -76,7 +76,7 @@ static void *allocate_and_check(void *argument)
 	return NULL;
 }
 
-static void threads_never_get_the_same_pool_memory(void)
+TEST(threads_never_get_the_same_pool_memory)
 {
 	struct nupa_fabric *fabric = segment_create(NULL, &segment_small);
 	pthread_t threads[3];
@@ -108,7 +108,7 @@ static void *use_first(void *argument)
 }
 
 /* A part of the segment is mapped at its first use: TSan judges that threads may do so at once. */
-static void threads_may_be_the_first_to_use_the_pool_at_once(void)
+TEST(threads_may_be_the_first_to_use_the_pool_at_once)
 {
 	pthread_t threads[3];
 
@@ -150,7 +150,7 @@ static bool mount_small_tmpfs(void)
 	       mount("none", segment_folder, "tmpfs", 0, "size=72k") == 0;
 }
 
-static void a_full_file_system_is_an_error_and_leaves_no_file(void)
+TEST(a_full_file_system_is_an_error_and_leaves_no_file)
 {
 	struct nupa_fabric *fabric = NULL;
 	struct nupa_config config = segment_small;
@@ -186,12 +186,5 @@ static void a_full_file_system_is_an_error_and_leaves_no_file(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = {
-		CASE(pool_memory_is_claimed_returned_and_bounded),
-		CASE(threads_never_get_the_same_pool_memory),
-		CASE(threads_may_be_the_first_to_use_the_pool_at_once),
-		CASE(a_full_file_system_is_an_error_and_leaves_no_file),
-	};
-
-	return segment_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return segment_main(argc, argv);
 }

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void questions_about_unused_slots_back_no_memory(void)
+TEST(questions_about_unused_slots_back_no_memory)
 {
 	struct nupa_fabric *fabric = segment_create(NULL, &segment_small);
 	uint64_t before = segment_backed_bytes(fabric);
@@ -41,7 +41,7 @@ static void questions_about_unused_slots_back_no_memory(void)
 	nupa_fabric_put(fabric);
 }
 
-static void tables_flows_and_movers_are_read(void)
+TEST(tables_flows_and_movers_are_read)
 {
 	struct nupa_fabric *fabric = segment_create(NULL, &segment_small);
 	struct nupa_arena_map map = nupa_arena_map(fabric->sb);
@@ -92,7 +92,7 @@ static pid_t dead_child(bool zombie)
 	return child;
 }
 
-static void liveness_needs_pid_and_start_time(void)
+TEST(liveness_needs_pid_and_start_time)
 {
 	uint64_t mine = nupa_process_start_time((uint32_t)getpid());
 	pid_t zombie = dead_child(true);
@@ -111,7 +111,7 @@ static void liveness_needs_pid_and_start_time(void)
 	waitpid(zombie, NULL, 0);
 }
 
-static void reaping_frees_the_dead_and_spares_the_living(void)
+TEST(reaping_frees_the_dead_and_spares_the_living)
 {
 	struct nupa_fabric *fabric = segment_create(NULL, &segment_small);
 	pid_t gone = dead_child(false);
@@ -151,7 +151,7 @@ static void reaping_frees_the_dead_and_spares_the_living(void)
 	nupa_fabric_put(fabric);
 }
 
-static void traffic_outlives_its_attachment_and_keeps_its_host(void)
+TEST(traffic_outlives_its_attachment_and_keeps_its_host)
 {
 	struct nupa_fabric *fabric = segment_create(NULL, &segment_small);
 	struct nupa_flow_info flow;
@@ -178,7 +178,7 @@ static void traffic_outlives_its_attachment_and_keeps_its_host(void)
 	nupa_fabric_put(fabric);
 }
 
-static void slots_are_claimed_until_none_is_free(void)
+TEST(slots_are_claimed_until_none_is_free)
 {
 	struct nupa_fabric *fabric = segment_create(NULL, &segment_small);
 	struct nupa_slot_info info;
@@ -204,7 +204,7 @@ static void slots_are_claimed_until_none_is_free(void)
 	nupa_fabric_put(fabric);
 }
 
-static void an_owner_frees_its_slot_and_nobody_else_does(void)
+TEST(an_owner_frees_its_slot_and_nobody_else_does)
 {
 	struct nupa_fabric *fabric = segment_create(NULL, &segment_small);
 
@@ -229,7 +229,7 @@ static void *sleep_on_doorbell(void *argument)
 	return NULL;
 }
 
-static void a_port_that_goes_down_is_counted_and_wakes_sleepers(void)
+TEST(a_port_that_goes_down_is_counted_and_wakes_sleepers)
 {
 	struct nupa_fabric *fabric = segment_create(NULL, &segment_small);
 	pthread_t sleeper;
@@ -253,16 +253,5 @@ static void a_port_that_goes_down_is_counted_and_wakes_sleepers(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test_case cases[] = {
-		CASE(questions_about_unused_slots_back_no_memory),
-		CASE(tables_flows_and_movers_are_read),
-		CASE(liveness_needs_pid_and_start_time),
-		CASE(reaping_frees_the_dead_and_spares_the_living),
-		CASE(slots_are_claimed_until_none_is_free),
-		CASE(traffic_outlives_its_attachment_and_keeps_its_host),
-		CASE(an_owner_frees_its_slot_and_nobody_else_does),
-		CASE(a_port_that_goes_down_is_counted_and_wakes_sleepers),
-	};
-
-	return segment_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+	return segment_main(argc, argv);
 }

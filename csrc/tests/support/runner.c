@@ -12,6 +12,14 @@
 
 #define CASE_LIMIT_S 60 /* SIGALRM ends a case that hangs */
 
+static struct test_case *cases, **last = &cases;
+
+void test_add(struct test_case *test)
+{
+	*last = test;
+	last = &test->next;
+}
+
 uint64_t test_now_ns(void)
 {
 	struct timespec now;
@@ -108,17 +116,17 @@ static bool is_named(const char *name, int argc, char **argv)
 	return argc < 2;
 }
 
-int test_main(int argc, char **argv, const struct test_case *cases, unsigned int n_cases)
+int test_main(int argc, char **argv)
 {
 	unsigned int failed = 0, ran = 0;
 
-	for (unsigned int i = 0; i < n_cases; i++) {
-		if (!is_named(cases[i].name, argc, argv))
+	for (const struct test_case *test = cases; test; test = test->next) {
+		if (!is_named(test->name, argc, argv))
 			continue;
 		ran++;
-		if (is_skipped(cases[i].name))
+		if (is_skipped(test->name))
 			continue;
-		failed += !run_case(&cases[i]);
+		failed += !run_case(test);
 	}
 	printf("%u of %u failed\n", failed, ran);
 	return failed != 0 || ran == 0;

@@ -13,15 +13,24 @@
 struct test_case {
 	const char *name;
 	void (*run)(void);
+	struct test_case *next;
 };
 
-#define CASE(function)                                                                             \
+/* TEST(name) { ... } defines a case; the cases of a program run in the order of their file. */
+#define TEST(function)                                                                             \
+	static void function(void);                                                                \
+	__attribute__((constructor)) static void add_##function(void)                              \
 	{                                                                                          \
-#function, function                                                                \
-	}
+		static struct test_case test = { #function, function, NULL };                      \
+                                                                                                   \
+		test_add(&test);                                                                   \
+	}                                                                                          \
+	static void function(void)
 
-/* All cases, or those that argv names: the exit code. */
-int test_main(int argc, char **argv, const struct test_case *cases, unsigned int n_cases);
+void test_add(struct test_case *test);
+/* Runs all cases, or those that argv names; returns the exit code.  A program that prepares nothing
+ * has the main of main.c, which only calls this. */
+int test_main(int argc, char **argv);
 
 /* From NUPA_TEST_SEED, else from the clock; printed, so that a failure can be had again. */
 uint64_t test_seed(void);

@@ -36,14 +36,14 @@ struct nupa_route segment_routes[SEGMENT_HOSTS * SEGMENT_HOSTS] = {
 	{ .hops = 0 },
 };
 
-int segment_main(int argc, char **argv, const struct test_case *cases, unsigned int n_cases)
+int segment_main(int argc, char **argv)
 {
 	int status;
 
 	CHECK(mkdtemp(segment_folder));
 	snprintf(segment_path, sizeof(segment_path), "%s/a", segment_folder);
 	snprintf(segment_other_path, sizeof(segment_other_path), "%s/b", segment_folder);
-	status = test_main(argc, argv, cases, n_cases);
+	status = test_main(argc, argv);
 	if (!status)
 		CHECK_EQ(rmdir(segment_folder), 0);
 	return status;

@@ -20,7 +20,7 @@ extern struct nupa_route segment_routes[SEGMENT_HOSTS * SEGMENT_HOSTS];
 extern const struct nupa_config segment_small;
 
 /* test_main with the folder; it has to be empty afterwards. */
-int segment_main(int argc, char **argv, const struct test_case *cases, unsigned int n_cases);
+int segment_main(int argc, char **argv);
 
 int segment_try_create(const char *at, const struct nupa_config *config, struct nupa_fabric **out);
 struct nupa_fabric *segment_create(const char *at, const struct nupa_config *config);
