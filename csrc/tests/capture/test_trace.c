@@ -112,7 +112,7 @@ static void send(struct stage *s, uint64_t wr_id, uint32_t bytes)
 	cq_expect(s->b->recv_cq, wr_id, IBV_WC_SUCCESS);
 }
 
-TEST(nobody_who_watches_costs_nothing)
+TEST(recording_without_a_watcher_costs_nothing)
 {
 	struct stage s = stage_open(NUPA_MOVER_LOCAL);
 
@@ -283,7 +283,7 @@ TEST(records_stay_whole_and_in_sequence_over_laps)
 }
 
 /* A later attachment or queue records from its first event on. */
-TEST(who_comes_late_records_from_the_first_thing_on)
+TEST(late_attachments_and_queues_record_from_their_first_event_on)
 {
 	struct stage s = stage_open(NUPA_MOVER_LOCAL);
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
@@ -316,7 +316,7 @@ TEST(a_dead_watcher_is_forgotten_within_a_lap)
 	fabric_close(s.fabric, s.a, s.b);
 }
 
-TEST(who_comes_when_all_watchers_are_dead_records_nothing)
+TEST(attachments_record_nothing_when_all_watchers_are_dead)
 {
 	struct stage s = stage_open(NUPA_MOVER_LOCAL);
 	struct end_options options = end_options_of(NUPA_MOVER_RELAY);

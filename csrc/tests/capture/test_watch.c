@@ -96,7 +96,7 @@ TEST(no_more_watches_than_there_is_room_for)
 	nupa_fabric_put(fabric);
 }
 
-TEST(what_cannot_be_watched_is_refused)
+TEST(levels_and_ports_that_do_not_exist_are_refused)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	const uint16_t port = (uint16_t)nupa_fabric_n_ports(fabric);

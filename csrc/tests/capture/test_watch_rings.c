@@ -28,7 +28,7 @@ TEST(rings_are_merged_by_time)
 	two_close(&two);
 }
 
-TEST(what_was_overwritten_is_counted)
+TEST(overwritten_records_are_counted)
 {
 	struct two two = two_open(NUPA_TRACE_TRANSPORT);
 	uint32_t n_records = 0, first;
@@ -46,7 +46,7 @@ TEST(what_was_overwritten_is_counted)
 	two_close(&two);
 }
 
-TEST(what_an_owner_recorded_before_its_end_is_read)
+TEST(records_of_an_owner_that_ended_are_read)
 {
 	struct two two = two_open(NUPA_TRACE_TRANSPORT);
 	struct recorder again;

@@ -330,7 +330,7 @@ TEST(requests_to_a_queue_pair_that_is_not_the_one)
 }
 
 /* No receive is no error of RC, nor is what stands behind such a message. */
-TEST(what_is_in_order_is_not_counted)
+TEST(ordinary_requests_count_no_error)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
 		IBV_WR_RDMA_WRITE,

@@ -168,7 +168,7 @@ TEST(an_extended_cq_lies_in_its_parent_domain)
 	nupa_fabric_put(fabric);
 }
 
-TEST(what_is_no_parent_domain_is_refused)
+TEST(malformed_parent_domains_are_refused)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *end = end_open(fabric, &end_defaults), *other;

@@ -97,7 +97,7 @@ static bool is_done(struct end *end)
 	return done;
 }
 
-TEST(what_is_done_but_stuck_succeeds_when_the_qp_ends)
+TEST(stuck_completions_of_done_requests_succeed_when_the_qp_ends)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_STUCK, 1);

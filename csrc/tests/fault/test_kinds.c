@@ -106,7 +106,7 @@ TEST(delayed_messages_arrive)
 	rc_under(&fault);
 }
 
-TEST(what_is_corrupt_is_sent_again_by_the_link)
+TEST(corrupt_messages_are_sent_again_by_the_link)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_CORRUPT, 0.5);
 
@@ -250,7 +250,7 @@ TEST(long_messages_go_on_where_they_stopped)
 
 /* --- what is held -------------------------------------------------------------------- */
 
-TEST(what_is_held_goes_on_in_order_when_the_fault_is_cleared)
+TEST(held_messages_go_on_in_order_when_the_fault_is_cleared)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 1);
@@ -275,7 +275,7 @@ TEST(what_is_held_goes_on_in_order_when_the_fault_is_cleared)
 	fabric_close(fabric, a, b);
 }
 
-TEST(what_comes_behind_a_delayed_message_waits)
+TEST(messages_behind_a_delayed_one_wait)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DELAY, 1);

@@ -110,7 +110,7 @@ static uint64_t which_arrive(const struct nupa_fault_info *fault, struct nupa_fa
 	return found;
 }
 
-TEST(which_messages_are_hit_follows_from_the_seed)
+TEST(the_seed_decides_which_messages_are_hit)
 {
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 0.4), after;
 	uint64_t first = which_arrive(&fault, &after);
@@ -177,7 +177,7 @@ TEST(a_fault_whose_time_is_over_lies_on_no_path)
 
 /* --- who goes by it ------------------------------------------------------------------ */
 
-TEST(whoever_is_attached_goes_by_it_when_it_has_been_added)
+TEST(attached_processes_apply_a_fault_when_it_has_been_added)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);
@@ -194,7 +194,7 @@ TEST(whoever_is_attached_goes_by_it_when_it_has_been_added)
 	fabric_close(fabric, a, b);
 }
 
-TEST(who_attaches_later_goes_by_it_too)
+TEST(processes_that_attach_later_apply_it_too)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info fault = fault_of(NUPA_FAULT_DROP, 1);

@@ -141,7 +141,7 @@ TEST(input_of_a_terminal_ends_too)
 	client_free(client);
 }
 
-TEST(what_a_command_leaves_running_is_not_waited_for)
+TEST(processes_that_a_command_leaves_running_are_not_waited_for)
 {
 	struct client *client = client_new();
 

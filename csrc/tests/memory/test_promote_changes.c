@@ -146,7 +146,7 @@ TEST(a_chunk_of_the_heap_may_be_reallocated_while_registered)
 }
 
 /* Allocators count on it, and the C library's call of it is nobody's to intercept. */
-TEST(what_is_given_back_after_deregistration_reads_as_zeros)
+TEST(memory_given_back_after_deregistration_reads_as_zeros)
 {
 	struct nupa_shared_range range;
 	uint8_t *at;

@@ -230,7 +230,7 @@ static void register_others(uint32_t times)
 		stays_private(filled_pages(1, 3), page());
 }
 
-TEST(what_the_program_unmaps_of_it_is_freed)
+TEST(pages_that_the_program_unmaps_are_freed)
 {
 	struct nupa_shared_range a, b;
 	uint8_t *at, *other;

@@ -180,7 +180,7 @@ TEST(direct_reads_in_flight_arrive)
 }
 
 /* A pipe refers to the pages themselves, but only takes from them. */
-TEST(what_vmsplice_put_into_a_pipe_is_read_from_it)
+TEST(data_that_vmsplice_put_into_a_pipe_is_read_from_it)
 {
 	struct nupa_shared_range range;
 	uint8_t *at, read_back[4096];

@@ -349,7 +349,7 @@ static void rereg_waits_for(enum nupa_mover mover)
 	ends_close(&e);
 }
 
-TEST(what_rereg_takes_away_is_not_written_any_more)
+TEST(memory_that_rereg_takes_away_is_not_written_any_more)
 {
 	for (int i = 0; i < n_movers(); i++)
 		rereg_waits_for(movers[i]);

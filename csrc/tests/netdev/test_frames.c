@@ -373,7 +373,7 @@ TEST(a_single_datagram_stays_as_it_was)
 }
 
 /* Flips what makes a datagram another flow's, one thing after the other. */
-TEST(what_differs_does_not_join)
+TEST(datagrams_that_differ_do_not_join)
 {
 	static const uint32_t ipv4_parts[] = { 0, 1, 6, 8, 9, 12, 16, 20, 22 };
 	static const uint32_t ipv6_parts[] = { 0, 1, 6, 7, 8, 24, 40, 42 };

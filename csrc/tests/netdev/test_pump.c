@@ -119,7 +119,7 @@ TEST(runts_and_frames_beyond_the_mtu_are_dropped)
 	nupa_fabric_put(fabric);
 }
 
-TEST(what_nobody_has_is_dropped)
+TEST(frames_to_addresses_that_nobody_has_are_dropped)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 3);

@@ -99,7 +99,7 @@ TEST(forged_messages_harm_nobody)
 	nupa_fabric_put(fabric);
 }
 
-TEST(what_cannot_be_added_says_why)
+TEST(interfaces_that_cannot_be_added_are_refused_with_the_reason)
 {
 	struct nupa_fabric *small = lab_fabric(256 << 10), *fabric = lab_fabric(0);
 	struct nupa_pump *pump = nupa_pump_new(fabric), *other = nupa_pump_new(fabric);

@@ -3,7 +3,7 @@
  */
 #include "tests/support/unreliable.h"
 
-TEST(what_no_receive_comes_for_is_dropped_and_counted_in_the_end)
+TEST(datagrams_without_a_receive_are_dropped_and_counted_in_the_end)
 {
 	struct scene scene = scene_of(IBV_QPT_UD);
 	uint64_t deadline_ns = test_now_ns() + WAIT_NS;

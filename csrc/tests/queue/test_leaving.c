@@ -84,7 +84,7 @@ static void send_too_much(enum nupa_mover mover, uint32_t length)
 	scene_close(&scene);
 }
 
-TEST(what_it_took_is_acknowledged_and_the_rest_waits)
+TEST(messages_that_the_target_took_are_acknowledged_and_the_rest_wait)
 {
 	for (size_t i = 0; i < sizeof(movers) / sizeof(movers[0]); i++)
 		for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++)
@@ -92,7 +92,7 @@ TEST(what_it_took_is_acknowledged_and_the_rest_waits)
 				send_too_much(movers[i], lengths[k]);
 }
 
-TEST(what_nobody_took_fails_when_the_timeout_is_over)
+TEST(messages_that_nobody_took_fail_when_the_timeout_is_over)
 {
 	struct scene scene = scene_of(NUPA_MOVER_RELAY, SHORT_TIMEOUT);
 	uint64_t start_ns = test_now_ns();
@@ -106,7 +106,7 @@ TEST(what_nobody_took_fails_when_the_timeout_is_over)
 	scene_close(&scene);
 }
 
-TEST(what_is_asked_of_it_later_fails_when_the_timeout_is_over)
+TEST(requests_to_a_target_that_left_fail_when_the_timeout_is_over)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
 		IBV_WR_SEND,
@@ -159,7 +159,7 @@ static void leave_amid(enum nupa_mover mover, uint32_t length)
 	scene_close(&scene);
 }
 
-TEST(it_leaves_amid_requests_of_all_kinds)
+TEST(a_target_leaves_amid_requests_of_all_kinds)
 {
 	for (size_t i = 0; i < sizeof(movers) / sizeof(movers[0]); i++)
 		for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++)
@@ -282,12 +282,12 @@ static void leave_with_a_full_ring(bool in_order)
 	CHECK_EQ(munmap(board, sizeof(*board)), 0);
 }
 
-TEST(who_leaves_in_order_waits_for_room_for_its_last_acknowledgement)
+TEST(a_process_that_closes_its_device_waits_for_room_for_its_last_acknowledgement)
 {
 	leave_with_a_full_ring(true);
 }
 
-TEST(who_exits_waits_for_room_for_its_last_acknowledgement)
+TEST(a_process_that_exits_waits_for_room_for_its_last_acknowledgement)
 {
 	leave_with_a_full_ring(false);
 }
@@ -360,7 +360,7 @@ static void give_up(enum giving_up how)
 	CHECK_EQ(munmap(board, sizeof(*board)), 0);
 }
 
-TEST(what_its_sender_gave_up_is_not_received)
+TEST(messages_that_their_sender_gave_up_are_not_received)
 {
 	if (!test_cma_works())
 		return;

@@ -210,7 +210,7 @@ TEST(a_member_without_the_q_key_or_a_receive_is_passed_over)
 	nupa_fabric_put(fabric);
 }
 
-TEST(what_is_no_group_or_no_datagram_is_refused)
+TEST(attachments_to_no_group_or_of_no_datagram_qp_are_refused)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *rc, *peer, *ud = member_open(fabric, 0, NULL);

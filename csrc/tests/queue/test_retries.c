@@ -154,7 +154,7 @@ TEST(long_messages_refused_for_want_of_receives_arrive_once_and_in_order)
 }
 
 /* IBTA 10.8.3.3: the READ behind a SEND that is not executed must not see the time before it. */
-TEST(what_stands_behind_a_refused_send_waits_for_it)
+TEST(requests_behind_a_refused_send_wait_for_it)
 {
 	static const enum nupa_mover movers[] = { NUPA_MOVER_LOCAL, NUPA_MOVER_RELAY };
 

@@ -118,7 +118,7 @@ TEST(a_long_message_of_uc_breaks_off_at_a_stopped_process)
 }
 
 /* Events alone: what is sent later over the same channel arrives while the first still waits. */
-static void rc_passes_what_finds_no_receive(enum ibv_qp_type type)
+static void rc_passes_messages_without_a_receive(enum ibv_qp_type type)
 {
 	struct end_options options = unreliable_options(IBV_QPT_RC);
 	struct pace pace = { 0 };
@@ -157,12 +157,12 @@ static void rc_passes_what_finds_no_receive(enum ibv_qp_type type)
 
 TEST(a_datagram_without_a_receive_holds_up_no_reliable_connection)
 {
-	rc_passes_what_finds_no_receive(IBV_QPT_UD);
+	rc_passes_messages_without_a_receive(IBV_QPT_UD);
 }
 
 TEST(a_message_of_uc_without_a_receive_holds_up_no_reliable_connection)
 {
-	rc_passes_what_finds_no_receive(IBV_QPT_UC);
+	rc_passes_messages_without_a_receive(IBV_QPT_UC);
 }
 
 /* As much as the send queue takes, to a receiver that posts one receive after the other. */
@@ -253,7 +253,7 @@ static bool write_behind(enum nupa_mover mover, struct pace *pace)
 	return whole;
 }
 
-TEST(what_comes_behind_a_message_of_uc_that_waits_stays_behind_it)
+TEST(messages_behind_one_of_uc_that_waits_stay_behind_it)
 {
 	struct pace pace = { 0 };
 

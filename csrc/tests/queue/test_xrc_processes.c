@@ -70,7 +70,7 @@ TEST(one_receiving_queue_pair_serves_srqs_of_several_processes)
 	serve_srqs_of_several_processes(test_fabric());
 }
 
-TEST(it_does_so_while_messages_are_lost_doubled_and_out_of_order)
+TEST(srqs_are_served_while_messages_are_lost_doubled_and_out_of_order)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_fault_info faults[] = {

@@ -220,7 +220,7 @@ TEST(a_disconnection_is_given_up)
 
 /* --- twice --------------------------------------------------------------------------- */
 
-TEST(what_comes_twice_is_executed_once)
+TEST(duplicate_messages_are_executed_once)
 {
 	struct nupa_fault_info duplicate = fault_of(NUPA_FAULT_DUPLICATE, 1);
 

@@ -203,7 +203,7 @@ static void let_time_pass(struct rdma_cm_id *id)
 	nupa_port_wake(engine);
 }
 
-TEST(nobody_answers)
+TEST(requests_without_an_answer_are_unreachable)
 {
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");

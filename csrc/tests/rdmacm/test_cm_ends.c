@@ -363,7 +363,7 @@ TEST(groups_end_before_their_events)
 
 /* --- what is owed -------------------------------------------------------------------- */
 
-TEST(what_is_owed_to_a_peer_that_left_is_dropped)
+TEST(messages_owed_to_a_peer_that_left_are_dropped)
 {
 	struct scene s = scene_open(ASKED);
 	struct nupa_engine *engine = nupa_engine_of(s.pair.side[0].context);

@@ -52,7 +52,7 @@ TEST(an_address_must_be_the_hosts_own)
 	cm_pair_close(&pair);
 }
 
-TEST(where_no_host_is_resolving_fails)
+TEST(resolving_fails_where_no_host_is)
 {
 	static const struct {
 		const char *address;
@@ -361,7 +361,7 @@ TEST(processes_never_share_a_port)
 	nupa_fabric_put(fabric);
 }
 
-TEST(what_a_dead_process_was_bound_to_is_free)
+TEST(ports_that_a_dead_process_was_bound_to_are_free)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	int ready[2];

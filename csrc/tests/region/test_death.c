@@ -202,7 +202,7 @@ TEST(windows_of_the_dead_are_taken_back)
 	nupa_fabric_put(fabric);
 }
 
-TEST(who_dies_while_others_wait_for_him_lets_go)
+TEST(a_process_that_dies_while_others_wait_for_it_releases_its_windows)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct told *told = shared_page();

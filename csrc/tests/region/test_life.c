@@ -69,7 +69,7 @@ TEST(made_found_and_ended)
 	nupa_fabric_put(fabric);
 }
 
-TEST(what_cannot_be_is_refused)
+TEST(impossible_regions_are_refused)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	const uint32_t self = (uint32_t)getpid();
@@ -307,7 +307,7 @@ static struct nupa_fabric *machines(uint32_t flags)
 	return test_fabric_of(&config);
 }
 
-TEST(where_several_kernels_share_a_process_needs_an_attachment)
+TEST(a_process_needs_an_attachment_where_several_kernels_share)
 {
 	struct nupa_fabric *fabric = machines(0);
 	const uint32_t self = (uint32_t)getpid();

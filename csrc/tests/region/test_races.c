@@ -172,7 +172,7 @@ static void live(struct nupa_fabric *fabric, uint64_t seed)
 	}
 }
 
-TEST(who_is_killed_at_any_instruction_leaves_nothing)
+TEST(a_process_that_is_killed_at_any_instruction_leaves_nothing)
 {
 	struct nupa_fabric *fabric = test_fabric();
 	uint64_t seed = test_seed();

@@ -91,7 +91,7 @@ TEST(hosts_that_share_a_region_see_each_others_stores)
 	nupa_fabric_put(fabric);
 }
 
-TEST(what_was_closed_is_ones_at_the_same_addresses)
+TEST(a_closed_window_reads_as_ones_at_the_same_addresses)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE), next;

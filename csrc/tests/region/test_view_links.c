@@ -334,7 +334,7 @@ static void *follow(void *arg)
 	return NULL;
 }
 
-TEST(who_sets_a_port_goes_on_when_its_followers_have_acted)
+TEST(a_caller_that_sets_a_port_returns_when_its_followers_have_acted)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	struct follower follower = { .fabric = fabric };

@@ -218,7 +218,7 @@ TEST(tables_that_contradict_themselves_are_refused)
 			    segment_routes) == 0);
 }
 
-TEST(what_is_no_fabric_is_refused_and_named)
+TEST(files_that_are_no_fabric_are_refused_and_named)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	char long_path[300];
