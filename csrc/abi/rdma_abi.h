@@ -13,6 +13,11 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#define RDMA_UDP_QKEY 0x01234567
+#define RDMA_IB_IP_PS_MASK UINT64_C(0xffffffffffff0000)
+#define RDMA_IB_IP_PORT_MASK UINT64_C(0x000000000000ffff)
+
+/* cffi: begin */
 enum rdma_cm_event_type {
 	RDMA_CM_EVENT_ADDR_RESOLVED = 0,
 	RDMA_CM_EVENT_ADDR_ERROR = 1,
@@ -39,10 +44,6 @@ enum rdma_port_space {
 	RDMA_PS_UDP = 0x0111,
 	RDMA_PS_IB = 0x013f,
 };
-
-#define RDMA_UDP_QKEY 0x01234567
-#define RDMA_IB_IP_PS_MASK UINT64_C(0xffffffffffff0000)
-#define RDMA_IB_IP_PORT_MASK UINT64_C(0x000000000000ffff)
 
 enum {
 	RDMA_MAX_RESP_RES = 0xff, /* as many as the device has */
@@ -255,6 +256,7 @@ int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
 int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
 int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr);
 void rdma_destroy_srq(struct rdma_cm_id *id);
+/* cffi: end */
 
 static inline struct sockaddr *rdma_get_local_addr(struct rdma_cm_id *id)
 {

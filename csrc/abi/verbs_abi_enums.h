@@ -4,6 +4,7 @@
 #ifndef NUPA_VERBS_ABI_ENUMS_H
 #define NUPA_VERBS_ABI_ENUMS_H
 
+/* cffi: begin */
 /* --- Ports, links, addresses --------------------------------------------------------- */
 enum ibv_port_state {
 	IBV_PORT_NOP = 0,
@@ -504,6 +505,7 @@ enum ibv_wq_type { IBV_WQT_RQ = 0 };
 enum ibv_wq_state { IBV_WQS_RESET = 0, IBV_WQS_RDY = 1, IBV_WQS_ERR = 2, IBV_WQS_UNKNOWN = 3 };
 
 enum ibv_counter_description { IBV_COUNTER_PACKETS = 0, IBV_COUNTER_BYTES = 1 };
+/* cffi: end */
 
 /* These two do not fit in an enum of 32 bits. */
 #define IBV_DEVICE_RAW_SCATTER_FCS (UINT64_C(1) << 34)

@@ -9,6 +9,7 @@
 #error "include verbs_abi.h"
 #endif
 
+/* cffi: begin */
 /* name, parameters, arguments: ibv_<name>(parameters) calls object-><name>(arguments). */
 #define NUPA_WR_OPS(X)                                                                             \
 	X(wr_start, (struct ibv_qp_ex * qp), (qp))                                                 \
@@ -147,6 +148,7 @@ static inline int ibv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 {
 	return srq->context->ops.post_srq_recv(srq, wr, bad);
 }
+/* cffi: end */
 
 /* The rkey of a type 2 window that is bound anew: its low byte, the tag, plus one. */
 static inline uint32_t ibv_inc_rkey(uint32_t rkey)

@@ -4,13 +4,16 @@
     build_engine.py OUT.c
 
 A declaration is written once, in C.  cffi gets the text between `/* cffi: begin */` and
-`/* cffi: end */` in the headers below as it is: plain declarations, without macros, and with array
-sizes as literals.  CMake runs this at build time.
+`/* cffi: end */` in the headers below, preprocessed by $CC, with inline functions as declarations.
+CMake runs this at build time.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -25,13 +28,16 @@ HEADERS = (
     "region/slot_life.h",
     "region/pool.h",
     "region/region.h",
+    "abi/verbs_abi_enums.h",
     "binding/verbs_cdef.h",
     "abi/verbs_abi_types.h",
+    "abi/verbs_abi_inline.h",
     "engine/core/nupa.h",
     "engine/device/batch.h",
     "engine/fault/fault.h",
     "engine/inject/inject.h",
     "perf/perf.h",
+    "abi/rdma_abi.h",
     "binding/rdma_cdef.h",
     "netdev/netdev.h",
     "packet/pcapng.h",
@@ -50,6 +56,7 @@ HEADERS = (
     "cxl/rate.h",
 )
 _MARK = re.compile(r"^/\* cffi: (begin|end) \*/$", re.MULTILINE)
+_INLINE = re.compile(r"\bstatic inline ([^{;]*\))\s*\{[^}]*\}")
 
 
 class MarkError(Exception):
@@ -76,11 +83,18 @@ def marked(text: str, name: str) -> str:
     return "\n".join(parts)
 
 
+def declarations(text: str) -> str:
+    """Return *text* without macros, and its inline functions without bodies."""
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-E", "-P", "-x", "c", "-"]
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True)
+    return _INLINE.sub(r"\1;", done.stdout)
+
+
 def engine_source() -> FFI:
     """Return the FFI whose emit_c_code() writes the module."""
     ffi = FFI()
-    for header in HEADERS:
-        ffi.cdef(marked((CSRC / header).read_text(), header))
+    texts = (marked((CSRC / header).read_text(), header) for header in HEADERS)
+    ffi.cdef(declarations("\n".join(texts)))
     includes = "".join(f'#include "{header}"\n' for header in HEADERS)
     ffi.set_source("nupa._engine", includes)
     return ffi
