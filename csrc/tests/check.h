@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 
 #define CHECK(condition)                                                                           \
 	do {                                                                                       \
@@ -27,6 +28,16 @@
 				(unsigned long long)check_wanted);                                 \
 			abort();                                                                   \
 		}                                                                                  \
+	} while (0)
+
+/* The child is waited for, and has exited with 0. */
+#define CHECK_CHILD(child)                                                                         \
+	do {                                                                                       \
+		const pid_t check_pid = (child);                                                   \
+		int check_status = 0;                                                              \
+                                                                                                   \
+		CHECK_EQ(waitpid(check_pid, &check_status, 0), check_pid);                         \
+		CHECK_EQ(check_status, 0);                                                         \
 	} while (0)
 
 #endif

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static char why[256];
@@ -117,14 +116,12 @@ TEST(a_dead_watcher_is_forgotten)
 	struct nupa_fabric *fabric = test_fabric();
 	struct nupa_watch *watch;
 	pid_t pid = fork();
-	int status;
 
 	CHECK(pid >= 0);
 	if (pid == 0)
 		_exit(nupa_watch_open(fabric, NUPA_TRACE_TLP, 0, NULL, 0, why, sizeof(why)) ? 0
 											    : 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	CHECK(NUPA_TRACE_LEVELS(word_of(fabric)) == NUPA_TRACE_TLP);
 	watch = watched_open(fabric, NUPA_TRACE_NET);
 	CHECK_EQ(NUPA_TRACE_LEVELS(word_of(fabric)), NUPA_TRACE_NET);

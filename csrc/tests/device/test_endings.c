@@ -39,7 +39,6 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 static bool has_event(struct ibv_context *context)
 {
@@ -120,12 +119,9 @@ TEST(a_queue_pair_leaves_no_event_that_was_raised_while_it_was_destroyed)
 	CHECK_EQ(nupa_destroy_qp(gone), 0);
 	check_no_event_names(end->context, gone);
 	target_kill(&target);
-	CHECK_EQ(nupa_destroy_cq(end->send_cq), 0);
-	CHECK_EQ(nupa_destroy_cq(end->recv_cq), 0);
-	CHECK_EQ(nupa_dealloc_pd(end->pd), 0);
-	CHECK_EQ(nupa_close_device(end->context), 0);
-	munmap(end->memory, options.memory_bytes);
-	free(end);
+	end->mr = NULL;
+	end->qp = NULL;
+	end_close(end);
 	nupa_fabric_put(fabric);
 }
 
@@ -187,14 +183,7 @@ TEST(a_completion_queue_waits_with_its_end_for_its_async_events_to_be_acknowledg
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	a->qp = NULL;
 	a->send_cq = NULL;
-	CHECK_EQ(nupa_destroy_cq(a->recv_cq), 0);
-	CHECK_EQ(nupa_dereg_mr(a->mr), 0);
-	CHECK_EQ(nupa_dealloc_pd(a->pd), 0);
-	CHECK_EQ(nupa_close_device(a->context), 0);
-	munmap(a->memory, options.memory_bytes);
-	free(a);
-	end_close(b);
-	nupa_fabric_put(fabric);
+	fabric_close(fabric, a, b);
 }
 
 TEST(a_completion_queue_with_a_held_back_event_goes_with_it)
@@ -220,15 +209,9 @@ TEST(a_completion_queue_with_a_held_back_event_goes_with_it)
 	CHECK(nupa_list_empty(&engine->moderated));
 	nupa_cq_run_timers(engine);
 	nupa_engine_unlock(engine);
-	CHECK_EQ(nupa_destroy_cq(a->recv_cq), 0);
-	CHECK_EQ(nupa_destroy_comp_channel(a->channel), 0);
-	CHECK_EQ(nupa_dereg_mr(a->mr), 0);
-	CHECK_EQ(nupa_dealloc_pd(a->pd), 0);
-	CHECK_EQ(nupa_close_device(a->context), 0);
-	munmap(a->memory, options.memory_bytes);
-	free(a);
-	end_close(b);
-	nupa_fabric_put(fabric);
+	a->qp = NULL;
+	a->send_cq = NULL;
+	fabric_close(fabric, a, b);
 }
 
 /* --- address handles ----------------------------------------------------------------- */
@@ -288,16 +271,10 @@ TEST(objects_of_a_closed_context_raise_no_event)
 	nupa_engine_unlock(engine);
 	CHECK(!has_event(other));
 	/* Its objects are as good as before. */
-	CHECK_EQ(nupa_destroy_qp(b->qp), 0);
-	CHECK_EQ(nupa_destroy_srq(b->srq), 0);
-	CHECK_EQ(nupa_dereg_mr(b->mr), 0);
-	CHECK_EQ(nupa_destroy_cq(b->send_cq), 0);
-	CHECK_EQ(nupa_destroy_cq(b->recv_cq), 0);
-	CHECK_EQ(nupa_dealloc_pd(b->pd), 0);
+	b->context = NULL;
+	end_close(b);
 	scribble_free(&scribble);
 	CHECK_EQ(nupa_close_device(other), 0);
-	munmap(b->memory, options.memory_bytes);
-	free(b);
 	end_close(a);
 	nupa_fabric_put(fabric);
 }
@@ -389,7 +366,6 @@ TEST(a_child_closes_what_its_parent_has_without_waiting)
 	struct ibv_cq *cq;
 	struct end *a, *b;
 	void *cq_context;
-	int status;
 	pid_t pid;
 
 	options.events = true;
@@ -412,8 +388,7 @@ TEST(a_child_closes_what_its_parent_has_without_waiting)
 		_exit(0);
 	}
 	pthread_mutex_unlock(&context->events_mutex);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	nupa_ack_async_event(&event);
 	nupa_ack_cq_events(cq, 1);
 	fabric_close(fabric, a, b);
@@ -427,7 +402,6 @@ TEST(a_child_holds_no_lock_of_its_parent)
 	struct end *end = end_open(fabric, &options);
 	struct nupa_engine *engine = nupa_engine_of(end->context);
 	const uint32_t often = 1000000; /* more than earns a bias that the port thread took */
-	int status;
 	pid_t pid;
 
 	for (uint32_t i = 0; i < often && engine->lock.enough && !engine->lock.biased; i++) {
@@ -447,8 +421,7 @@ TEST(a_child_holds_no_lock_of_its_parent)
 		CHECK(!engine->lock.enough || engine->lock.biased);
 		_exit(0);
 	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	end_close(end);
 	nupa_fabric_put(fabric);
 }

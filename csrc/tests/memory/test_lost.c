@@ -5,7 +5,6 @@
 #include "tests/support/promoted.h"
 
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum side { LOCAL, REMOTE };
@@ -282,7 +281,7 @@ static void try_apart(enum nupa_mover mover, const struct operation *of, enum wa
 	struct nupa_fabric *fabric = test_fabric();
 	struct end_options options = end_options_of(mover);
 	struct introduction ours = { 0 }, theirs;
-	int there[2], back[2], status;
+	int there[2], back[2];
 	struct request request;
 	struct talk talk;
 	struct end *end;
@@ -311,8 +310,7 @@ static void try_apart(enum nupa_mover mover, const struct operation *of, enum wa
 	end_post(end, &request);
 	cq_expect(end->send_cq, 1, expected(mover, of, REMOTE, way));
 	tell(&talk, &done, 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	end_close(end);
 	CHECK(!close(there[0]) && !close(there[1]) && !close(back[0]) && !close(back[1]));
 	nupa_fabric_put(fabric);

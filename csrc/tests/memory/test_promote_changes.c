@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -196,7 +195,7 @@ static void install_fork_handlers(void)
 TEST(a_child_has_its_parents_memory_as_of_the_fork)
 {
 	struct nupa_shared_range range, again;
-	int to_child[2], to_parent[2], status;
+	int to_child[2], to_parent[2];
 	uint8_t *at, byte;
 	pid_t pid;
 
@@ -226,8 +225,7 @@ TEST(a_child_has_its_parents_memory_as_of_the_fork)
 	poke(&again, 20, 67);
 	CHECK_EQ(at[40], 66);
 	CHECK_EQ(write(to_child[1], &byte, 1), 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	CHECK_EQ(at[20], 67);
 	nupa_promote_release(&again, 1);
 	CHECK_EQ(bytes_in_memfd(), 0);
@@ -237,7 +235,6 @@ TEST(a_child_may_promote_its_own_copy)
 {
 	struct nupa_shared_range range;
 	uint8_t *at;
-	int status;
 	pid_t pid;
 
 	if (!promotion_works())
@@ -254,8 +251,7 @@ TEST(a_child_may_promote_its_own_copy)
 		nupa_promote_release(&range, 1);
 		_exit(at[0] == 5 ? 0 : 1);
 	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	CHECK_EQ(at[0], 1);
 	nupa_promote_release(&range, 1);
 }

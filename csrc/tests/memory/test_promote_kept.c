@@ -12,7 +12,6 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define PAGES 16u
@@ -115,7 +114,7 @@ TEST(a_pin_stays_good_when_the_region_is_changed)
 
 TEST(a_fork_leaves_the_pin_to_the_parent_and_a_copy_to_the_child)
 {
-	int to_child[2], to_parent[2], status;
+	int to_child[2], to_parent[2];
 	struct nupa_shared_range range, again;
 	struct uring ring;
 	uint8_t *at, byte = 0;
@@ -149,8 +148,7 @@ TEST(a_fork_leaves_the_pin_to_the_parent_and_a_copy_to_the_child)
 	uring_store(&ring, at, PAGES * page(), 'Z');
 	CHECK(is_filled(at, PAGES * page(), 'Z'));
 	CHECK_EQ(write(to_child[1], &byte, 1), 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	nupa_promote_release(&again, 1);
 	uring_store(&ring, at, PAGES * page(), 'Y');
 	CHECK(is_filled(at, PAGES * page(), 'Y'));

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -117,7 +116,7 @@ static void with_peer(void (*run)(const struct owner *owner))
 {
 	struct nupa_fabric *fabric = test_fabric();
 	struct owner owner;
-	int sockets[2], status;
+	int sockets[2];
 	pid_t pid;
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
@@ -137,8 +136,7 @@ static void with_peer(void (*run)(const struct owner *owner))
 	owner = (struct owner){ meet(fabric, 0, sockets[1]), sockets[1] };
 	run(&owner);
 	close(owner.socket);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	end_close(owner.end);
 	nupa_fabric_put(fabric);
 }
@@ -256,7 +254,7 @@ TEST(memory_that_is_pinned_is_reached)
 static void fork_with_region(const struct owner *owner)
 {
 	_Alignas(8) static uint8_t in_bss[3 * SOME];
-	int to_child[2], to_parent[2], status;
+	int to_child[2], to_parent[2];
 	uint64_t *word = (uint64_t *)(void *)(in_bss + SOME);
 	struct ibv_mr *mr = reg(owner, in_bss + SOME, SOME);
 	uint8_t byte = 0;
@@ -287,8 +285,7 @@ static void fork_with_region(const struct owner *owner)
 	CHECK_EQ(ask(owner, IBV_WR_ATOMIC_FETCH_AND_ADD, mr, word, 8, 1), 11);
 	CHECK_EQ(*word, 12);
 	CHECK_EQ(write(to_child[1], &byte, 1), 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	CHECK_EQ(nupa_dereg_mr(mr), 0);
 	CHECK_EQ(*word, 12);
 }
@@ -304,7 +301,6 @@ static void fork_under_fire(const struct owner *owner)
 	enum { WORDS = 8192, FORKS = 40 };
 	uint64_t *words = calloc(WORDS, sizeof(*words));
 	struct ibv_mr *mr;
-	int status;
 
 	CHECK(words);
 	mr = reg(owner, words, WORDS * sizeof(*words));
@@ -315,8 +311,7 @@ static void fork_under_fire(const struct owner *owner)
 		CHECK(pid >= 0);
 		if (pid == 0)
 			_exit(0);
-		CHECK_EQ(waitpid(pid, &status, 0), pid);
-		CHECK_EQ(status, 0);
+		CHECK_CHILD(pid);
 	}
 	(void)result(owner);
 	for (uint32_t i = 0; i < WORDS; i++)

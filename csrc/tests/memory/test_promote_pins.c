@@ -13,7 +13,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define PAGES 16u
@@ -210,7 +209,7 @@ TEST(data_that_vmsplice_put_into_a_pipe_is_read_from_it)
 TEST(pages_shared_with_a_child_are_promoted)
 {
 	struct nupa_shared_range range;
-	int to_child[2], status;
+	int to_child[2];
 	uint8_t *at, byte = 0;
 	pid_t pid;
 
@@ -228,8 +227,7 @@ TEST(pages_shared_with_a_child_are_promoted)
 	CHECK(is_filled(at, PAGES * page(), 'a'));
 	memset(at, 'b', PAGES * page());
 	CHECK_EQ(write(to_child[1], &byte, 1), 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	nupa_promote_release(&range, 1);
 	CHECK(is_filled(at, PAGES * page(), 'b'));
 }

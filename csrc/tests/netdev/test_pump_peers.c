@@ -79,15 +79,14 @@ TEST(forged_messages_harm_nobody)
 	static uint8_t frame[LAB_HEADERS + LAB_MTU + 1];
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab;
-	int gate[2], status;
+	int gate[2];
 	pid_t pid;
 
 	CHECK_EQ(pipe(gate), 0);
 	pid = forger_fork(fabric, gate[0]);
 	lab = lab_open(fabric, 3);
 	CHECK_EQ(write(gate[1], "", 1), 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	lab_send(lab, 0, 1, LAB_HEADERS + 777, 1);
 	for (bool found = false; !found;) { /* behind what looked like frames */
 		ssize_t n = recv(lab->side[1], frame, sizeof(frame), 0);

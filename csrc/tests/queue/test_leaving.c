@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* IBTA timeouts of 4.096 us * 2^n, eight times each: one that no test waits for, and one that it
@@ -258,7 +257,6 @@ static void leave_with_a_full_ring(bool in_order)
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *end;
 	pid_t pid = fork();
-	int status;
 
 	CHECK(pid >= 0);
 	if (pid == 0)
@@ -275,8 +273,7 @@ static void leave_with_a_full_ring(bool in_order)
 	end_start(end, IBV_WR_SEND, 2, 0, 8);
 	look_away(end, board);
 	cq_expect(end->send_cq, 2, IBV_WC_SUCCESS);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	end_close(end);
 	nupa_fabric_put(fabric);
 	CHECK_EQ(munmap(board, sizeof(*board)), 0);
@@ -330,7 +327,6 @@ static void give_up(enum giving_up how)
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *end;
 	pid_t pid = fork();
-	int status;
 
 	CHECK(pid >= 0);
 	if (pid == 0)
@@ -353,8 +349,7 @@ static void give_up(enum giving_up how)
 	CHECK_EQ(end_modify(end, IBV_QPS_ERR), 0);
 	cq_expect(end->recv_cq, 2, IBV_WC_WR_FLUSH_ERR); /* it was still there */
 	nupa_store_release(&board->leaving, 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	end_close(end);
 	nupa_fabric_put(fabric);
 	CHECK_EQ(munmap(board, sizeof(*board)), 0);

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* --- stages -------------------------------------------------------------------------- */
@@ -289,7 +288,6 @@ WAY(event_channels_are_closed_before)
 /* The child has a private picture of it all. */
 WAY(a_child_of_a_fork_gives_its_picture_back)
 {
-	int status;
 	pid_t pid = fork();
 
 	CHECK(pid >= 0);
@@ -299,8 +297,7 @@ WAY(a_child_of_a_fork_gives_its_picture_back)
 		drop(&s->listener);
 		_exit(0);
 	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(pid);
 	use_all(s);
 }
 

@@ -352,12 +352,8 @@ TEST(processes_never_share_a_port)
 		cm_side_close(&side);
 		_exit(0);
 	}
-	for (int n = 0; n < N; n++) {
-		int status;
-
-		CHECK_EQ(waitpid(pids[n], &status, 0), pids[n]);
-		CHECK_EQ(status, 0);
-	}
+	for (int n = 0; n < N; n++)
+		CHECK_CHILD(pids[n]);
 	nupa_fabric_put(fabric);
 }
 

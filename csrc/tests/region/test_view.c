@@ -11,7 +11,6 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static char why[512];
@@ -251,13 +250,11 @@ TEST(a_region_freed_by_force_is_ones_to_all_who_load_and_store)
 {
 	struct nupa_fabric *fabric = viewed_fabric();
 	struct child child = fork_loader(fabric);
-	int status;
 
 	for (uint32_t round = 0; round < 10; round++)
 		take_away_under_load(fabric, &child);
 	close(child.to);
-	CHECK_EQ(waitpid(child.pid, &status, 0), child.pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(child.pid);
 	nupa_fabric_put(fabric);
 }
 
@@ -323,7 +320,6 @@ TEST(a_child_has_none_of_its_parents_windows)
 	struct nupa_fabric *fabric = viewed_fabric();
 	uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
 	struct nupa_view *view = viewed_map(fabric, region, 0);
-	int status;
 	pid_t child;
 
 	viewed_fill(view, OURS);
@@ -344,8 +340,7 @@ TEST(a_child_has_none_of_its_parents_windows)
 #endif
 		_exit(0);
 	}
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(child);
 	CHECK_EQ(words(view)[5], OURS);
 	CHECK_EQ(nupa_region_free(fabric, region, true), 0);
 	CHECK_EQ(words(view)[5], ONES);

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* --- caches ---------------------------------------------------------------------- */
@@ -113,7 +112,6 @@ TEST(atomics_of_threads_and_processes_lose_nothing)
 	uint64_t region = viewed_region(fabric, REGION_BYTES, NUPA_COHERENT_HARDWARE);
 	struct nupa_view *view;
 	pthread_t threads[2];
-	int status;
 	pid_t child = fork();
 
 	view = viewed_map(fabric, region, child == 0);
@@ -123,8 +121,7 @@ TEST(atomics_of_threads_and_processes_lose_nothing)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	if (child == 0)
 		_exit(0);
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(child);
 	CHECK_EQ(words(view)[0], 4 * ADDS);
 	CHECK_EQ(words(view)[1], 4 * ADDS);
 	nupa_view_free(view);

@@ -281,8 +281,7 @@ TEST(a_process_that_is_stopped_is_waited_for_and_told_of)
 	CHECK_EQ(kill(child, SIGCONT), 0);
 	CHECK_EQ(nupa_region_await_links(fabric), 0);
 	say(to[1], 'd');
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(child);
 	for (int i = 0; i < 2; i++) {
 		close(to[i]);
 		close(from[i]);

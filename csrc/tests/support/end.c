@@ -191,19 +191,23 @@ struct end *end_open(struct nupa_fabric *fabric, const struct end_options *optio
 
 void end_close(struct end *end)
 {
-	CHECK_EQ(nupa_destroy_qp(end->qp), 0);
+	if (end->qp)
+		CHECK_EQ(nupa_destroy_qp(end->qp), 0);
 	if (end->ah)
 		CHECK_EQ(nupa_destroy_ah(end->ah), 0);
-	CHECK_EQ(nupa_dereg_mr(end->mr), 0);
+	if (end->mr)
+		CHECK_EQ(nupa_dereg_mr(end->mr), 0);
 	give_memory_back(end);
 	if (end->srq)
 		CHECK_EQ(nupa_destroy_srq(end->srq), 0);
-	CHECK_EQ(nupa_destroy_cq(end->send_cq), 0);
+	if (end->send_cq)
+		CHECK_EQ(nupa_destroy_cq(end->send_cq), 0);
 	CHECK_EQ(nupa_destroy_cq(end->recv_cq), 0);
 	if (end->channel)
 		CHECK_EQ(nupa_destroy_comp_channel(end->channel), 0);
 	CHECK_EQ(nupa_dealloc_pd(end->pd), 0);
-	CHECK_EQ(nupa_close_device(end->context), 0);
+	if (end->context)
+		CHECK_EQ(nupa_close_device(end->context), 0);
 	free(end);
 }
 

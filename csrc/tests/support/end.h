@@ -72,6 +72,7 @@ bool test_cma_works(void);
 struct end *end_open(struct nupa_fabric *fabric, const struct end_options *options);
 /* A second QP of the same end, in RESET; the caller destroys it. */
 struct ibv_qp *end_make_qp(struct end *end);
+/* A test that ended one of the objects before sets it to NULL. */
 void end_close(struct end *end);
 
 void end_to_init(struct end *end);

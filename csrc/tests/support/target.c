@@ -243,13 +243,10 @@ void target_open(struct target *target, struct nupa_fabric *fabric,
 
 void target_close(struct target *target)
 {
-	int status;
-
 	tell(target, NULL, &(struct command){ .verb = CLOSE });
 	if (!target->pid)
 		return;
-	CHECK_EQ(waitpid(target->pid, &status, 0), target->pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(target->pid);
 	close(target->socket);
 }
 
@@ -324,10 +321,7 @@ void target_for_ever(struct target *target, enum target_habit habit, uint32_t le
 
 void target_join(struct target *target)
 {
-	int status;
-
-	CHECK_EQ(waitpid(target->pid, &status, 0), target->pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(target->pid);
 	close(target->socket);
 }
 

@@ -84,11 +84,8 @@ struct client *client_new(void)
 
 void client_free(struct client *client)
 {
-	int status;
-
 	close(client->fd);
-	CHECK_EQ(waitpid(client->agent, &status, 0), client->agent);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(client->agent);
 	free(client);
 }
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 int xrc_file(void)
@@ -262,11 +261,8 @@ void xrc_remote_hear(struct xrc_remote *remote, uint32_t word)
 
 void xrc_remote_close(struct xrc_remote *remote)
 {
-	int status;
-
 	xrc_remote_say(remote, 0);
-	CHECK_EQ(waitpid(remote->pid, &status, 0), remote->pid);
-	CHECK_EQ(status, 0);
+	CHECK_CHILD(remote->pid);
 	close(remote->to);
 	close(remote->from);
 }
