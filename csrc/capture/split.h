@@ -37,8 +37,8 @@ enum nupa_carries {
 struct nupa_split {
 	uint8_t access; /* enum nupa_access */
 	uint8_t step, next_step;
-	uint64_t at, end;           /* what is still to be requested */
-	uint64_t read_at, read_end; /* what is still to be completed */
+	uint64_t at, end;           /* still to be requested */
+	uint64_t read_at, read_end; /* still to be completed */
 	uint64_t start;
 	uint32_t tag; /* of the next request */
 	bool done;

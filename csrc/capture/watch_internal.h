@@ -57,7 +57,7 @@ struct nupa_reader {
 	uint32_t epoch;    /* of the owner whose records these are */
 	uint64_t position; /* in the ring, of buffer[end] */
 	uint8_t *buffer;
-	size_t room_bytes, begin, end; /* what is not yet expanded */
+	size_t room_bytes, begin, end; /* not yet expanded */
 	uint32_t sequence;             /* of the record that comes next */
 	bool drained;                  /* its owner is gone and left nothing more */
 };
@@ -246,7 +246,7 @@ struct nupa_watch {
 
 	struct nupa_reader *readers; /* by slot */
 	uint64_t horizon_ns;
-	struct nupa_reader *current; /* whose record is being expanded */
+	struct nupa_reader *current; /* the owner of the record being expanded */
 	uint64_t others_ns;          /* the earliest record of all others */
 	uint32_t record_bytes;       /* of that record */
 

@@ -25,7 +25,7 @@
 #define EXIT_BYTES (sizeof(struct frame_head) + sizeof(int32_t) + WHY_BYTES)
 
 struct buffer {
-	size_t start, end; /* what is in it, as offsets */
+	size_t start, end; /* of its contents, as offsets */
 };
 
 struct agent {

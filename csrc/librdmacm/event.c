@@ -52,7 +52,7 @@ void rdma_destroy_event_channel(struct rdma_event_channel *ibv)
 	free(oldest);
 }
 
-/* --- what an event means for the program's objects ----------------------------------- */
+/* --- effects of an event on the program's objects ------------------------------------ */
 
 static void fill_conn(struct rdma_event *event)
 {

@@ -311,7 +311,7 @@ struct nupa_mr_entry {
 	uint32_t changes; /* grows with each key; survives deregistration */
 	uint32_t access;  /* ON_DEMAND: the memory at va may not be there */
 	uint32_t pd;      /* 0: no PD; see qpn */
-	uint64_t iova;    /* what work requests say */
+	uint64_t iova;    /* the address in work requests */
 	uint64_t length;
 	uint64_t va;         /* where it is in the owner's address space */
 	uint64_t pool_off;   /* where it is in the pool; ~0: private memory */

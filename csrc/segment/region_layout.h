@@ -41,7 +41,7 @@ struct nupa_region_row {
 	uint64_t claim;  /* CAS */
 	uint64_t charge; /* NUPA_CHARGE: the owner's quota; 0: none */
 	uint64_t pad[6];
-	NUPA_LINE_ALIGNED struct nupa_region_body body; /* who has the claim */
+	NUPA_LINE_ALIGNED struct nupa_region_body body; /* the claim's owner alone writes it */
 };
 NUPA_ASSERT_SIZE(struct nupa_region_row, 320);
 #define NUPA_CHARGE(host, extents) ((uint64_t)((host) + 1) << 32 | (extents))

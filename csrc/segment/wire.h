@@ -19,7 +19,7 @@ enum nupa_op {
 	NUPA_OP_NET,  /* a frame of the netdev, or, without F_LAST, padding: net.c */
 	NUPA_OP_GONE, /* src_qpn was destroyed: its process's death is not its partner's business */
 	NUPA_OP_INJECT,   /* a packet made by hand: inject.c */
-	NUPA_OP_INJECTED, /* what became of it */
+	NUPA_OP_INJECTED, /* its verdict */
 	NUPA_OP_MAX,
 };
 

@@ -272,7 +272,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	engine->polls_bell = nupa_fabric_machines(fabric);
 	engine->looks = nupa_fabric_incoherent(fabric);
 	engine->bell = engine->polls_bell ? &engine->own_bell : &engine->slot->sleeping;
-	if (!engine->looks) /* who is asleep would have to be fetched with each message */
+	if (!engine->looks) /* sleepers would have to be fetched with each message */
 		nupa_bell_attach(engine);
 	error = prepare_slot(engine);
 	if (!error) {

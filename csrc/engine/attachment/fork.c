@@ -18,7 +18,7 @@ static void before(void)
 		nupa_engine_lock(engine);
 		nupa_mr_hide_all(engine);
 	}
-	nupa_promote_before_fork(); /* what other threads are just registering, too */
+	nupa_promote_before_fork(); /* memory that other threads are just registering, too */
 }
 
 static void in_parent(void)

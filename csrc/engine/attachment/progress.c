@@ -168,7 +168,7 @@ static void handle_deaths(struct nupa_engine *engine)
 			continue;
 		if (nupa_channel_process_alive(channel))
 			continue;
-		if (channel->rx_open) /* what it said before counts */
+		if (channel->rx_open) /* its earlier messages count */
 			nupa_engine_drain(engine, channel, channel->rx.n_lines);
 		if (!channel->broken)
 			nupa_channel_fail(engine, channel);

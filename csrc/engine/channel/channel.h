@@ -49,11 +49,11 @@ struct nupa_channel {
 	bool dma_backed; /* our DMA bytes are backed by memory */
 	bool broken;     /* the peer died, left, or wrote nonsense */
 	bool left;       /* broken: it had destroyed its QPs before */
-	bool faulty;     /* what comes is judged, and nothing moves but by messages: fault.h */
+	bool faulty;     /* messages are judged, and nothing moves but by messages: fault.h */
 	bool timed;      /* faulty: requesters count what the peer does not take as lost */
 	bool closing;    /* faulty, but for the last time: no fault is left */
 	bool suspect;    /* it was faulty once: messages may have come twice */
-	bool gated;      /* what comes stays in its ring, until then or until less is held */
+	bool gated;      /* messages stay in their ring, until then or until less is held */
 	uint64_t gated_until_ns;
 	uint64_t rx_faults;    /* on the way from the peer to us: places in the table */
 	struct nupa_list held; /* struct nupa_held */

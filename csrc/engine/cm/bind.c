@@ -133,7 +133,7 @@ int nupa_cm_listen(struct nupa_cm_id *id, int backlog)
 	return error;
 }
 
-/* --- what it knows ------------------------------------------------------------------- */
+/* --- facts of an id ------------------------------------------------------------------ */
 
 void nupa_cm_query(struct nupa_cm_id *id, struct nupa_cm_route *route)
 {

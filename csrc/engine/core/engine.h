@@ -53,7 +53,7 @@ struct nupa_engine {
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
 	uint32_t idle_polls;   /* empty ones in a row */
 	bool app_drives;       /* the port thread only supervises */
-	bool held_back;        /* what comes waits in its ring, because of a fault */
+	bool held_back;        /* messages wait in their ring, because of a fault */
 	bool deaths;           /* set by the death watch, without the lock */
 	bool broken;           /* there are broken channels to be swept */
 	bool membarrier;       /* this process takes part in global expedited barriers */
@@ -120,7 +120,7 @@ struct nupa_engine {
 	bool cm_owes;               /* messages that found no room */
 	struct nupa_mcast *mcast;   /* NULL until a QP attaches or sends to a group */
 	struct nupa_net *net;       /* a queue of a network interface; NULL: it is none */
-	uint64_t probe_value;       /* what slot->probe_addr points at */
+	uint64_t probe_value;       /* slot->probe_addr points at it */
 	uint32_t objects;           /* handles given out */
 
 	struct nupa_injector *injector; /* whose packets enter here; NULL: none */

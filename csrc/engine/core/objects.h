@@ -71,7 +71,7 @@ struct nupa_cq {
 	uint64_t head, tail;  /* polled, produced */
 	uint64_t found_empty; /* `tail` when the program polled in vain last */
 	uint32_t mask;
-	uint32_t capacity; /* what the user was told: ibv.cqe */
+	uint32_t capacity; /* as the user was told: ibv.cqe */
 	uint32_t users;
 	enum nupa_arm arm;
 	bool overrun;
@@ -91,7 +91,7 @@ struct nupa_cq {
 	bool ignore_overrun;            /* the oldest completions are overwritten */
 	/* extended CQ: the completion being read, and whose it is from start_poll to end_poll */
 	struct nupa_cqe cursor;
-	uint32_t batch; /* what is left of what start_poll found */
+	uint32_t batch; /* completions that start_poll found, left */
 	pthread_mutex_t cursor_mutex;
 };
 
@@ -336,7 +336,7 @@ struct nupa_qp {
 	uint64_t wait_deadline_ns; /* 0: none */
 	const void *hot;           /* the last request stored to this, the next one may as well */
 	uint32_t expected_psn;
-	uint32_t peer_incarnation; /* whose requests are answered; NUPA_PEER_UNKNOWN */
+	uint32_t peer_incarnation; /* its requests are answered; NUPA_PEER_UNKNOWN */
 	struct nupa_list ack_link; /* engine->ack_pending */
 
 	/* Line 3: receives. */
@@ -345,7 +345,7 @@ struct nupa_qp {
 	uint64_t recv_bytes;
 
 	/* Line 4: the peer's QP, as one-sided requests need it. */
-	const struct nupa_qp_entry *peer; /* what follows was so when we looked; NULL: look */
+	const struct nupa_qp_entry *peer; /* the rest was so when we looked; NULL: look */
 	uint64_t peer_identity, peer_rights;
 	uint32_t peer_access;
 	uint32_t peer_pd;

@@ -138,7 +138,7 @@ bool nupa_fault_blocks(struct nupa_engine *engine, struct nupa_channel *channel)
 	channel->gated_until_ns = now_ns < until_ns ? until_ns : UINT64_MAX;
 	nupa_fault_due(engine, channel->gated_until_ns);
 	nupa_store_relaxed(&engine->held_back, true); /* the port thread need not look so often */
-	nupa_rx_publish(&channel->rx); /* what was taken is no longer in the ring (retry.c I7) */
+	nupa_rx_publish(&channel->rx); /* taken messages are no longer in the ring (retry.c I7) */
 	return true;
 }
 

@@ -40,7 +40,7 @@ void nupa_fault_judge(struct nupa_engine *engine, const struct nupa_channel *cha
 uint64_t nupa_fault_release_held(struct nupa_engine *engine, struct nupa_channel *channel,
 				 uint64_t now_ns, bool all);
 
-/* --- what the engine calls ----------------------------------------------------------- */
+/* --- calls of the engine ------------------------------------------------------------- */
 
 /* fault_view.c: goes by the table of faults as it is now; does what is due. */
 void nupa_fault_follow(struct nupa_engine *engine);

@@ -105,7 +105,7 @@ static bool take_hit(const struct nupa_fault_view *view, bool *last)
 	return true;
 }
 
-/* --- what it does -------------------------------------------------------------------- */
+/* --- effects ------------------------------------------------------------------------- */
 
 static uint64_t sum(uint64_t at_ns, uint64_t ns)
 {

@@ -140,7 +140,7 @@ void nupa_fault_follow(struct nupa_engine *engine)
 	nupa_fault_run(engine);
 }
 
-/* --- what is due --------------------------------------------------------------------- */
+/* --- due work ------------------------------------------------------------------------ */
 
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
@@ -245,7 +245,7 @@ void nupa_fault_run(struct nupa_engine *engine)
 
 	if (now_ns < faults->next_ns)
 		return;
-	faults->next_ns = UINT64_MAX; /* what follows may bring it forward */
+	faults->next_ns = UINT64_MAX; /* the functions below may bring it forward */
 	next_ns = run_table(engine, now_ns);
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
 		struct nupa_channel *channel = engine->channels[peer];

@@ -22,7 +22,7 @@ enum nupa_mr_kind {
 	NUPA_MR_MEMORY,    /* memory that is there as long as the region is */
 	NUPA_MR_ON_DEMAND, /* memory that may come and go: the kernel is asked at each access */
 	NUPA_MR_NULL,      /* reads zeros, swallows what is written */
-	NUPA_MR_WINDOW,    /* what a memory window is bound to: for remote keys alone */
+	NUPA_MR_WINDOW,    /* a memory window's binding: for remote keys alone */
 	NUPA_MR_DEVICE,    /* a DM's place in the table: it has no key that fits any PD */
 };
 
@@ -41,7 +41,7 @@ struct nupa_mr_pages {
 };
 
 struct nupa_mr {
-	struct ibv_mr ibv; /* what the program sees; addr is NULL where its memory has no address */
+	struct ibv_mr ibv; /* the program's view; addr is NULL where its memory has no address */
 	uint64_t iova;
 	uint64_t length;
 	uint8_t *va;

@@ -20,7 +20,7 @@
 
 #define COUNT(net, counter, n) nupa_count(&(net)->counters->counter, n)
 
-/* --- who is where -------------------------------------------------------------------- */
+/* --- places -------------------------------------------------------------------------- */
 
 bool nupa_net_serves(const struct nupa_fabric *fabric, uint32_t slot, uint32_t *host,
 		     uint32_t *queue)

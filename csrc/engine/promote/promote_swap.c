@@ -24,7 +24,7 @@
 /* proc_pid_pagemap(5): present, swapped out. */
 #define PAGE_IN_USE (UINT64_C(3) << 62)
 
-/* What the kernel says of each page of the piece. */
+/* The kernel's word on each page of the piece. */
 static uint64_t pages[NUPA_PIECE_PAGES] NUPA_NOT_PROMOTED;
 
 /* System calls are made directly: the wrappers of sanitizers look at memory that is not ours. */
@@ -163,7 +163,7 @@ static bool piece_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64
 		nupa_hold_drop_taken(&hold);
 	else
 		(void)madvise((void *)(uintptr_t)park, bytes, MADV_DONTNEED);
-	populate(va, n); /* what was touched before shall not fault later */
+	populate(va, n); /* pages touched before shall not fault later */
 	return true;
 }
 

@@ -71,7 +71,7 @@ int nupa_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
 	nupa_engine_lock(engine);
 	cq->moderate_count = attr->moderate.cq_period ? attr->moderate.cq_count : 0;
 	cq->moderate_period_ns = attr->moderate.cq_period * UINT64_C(1000);
-	if (cq->moderated) { /* what waited by the rules of before */
+	if (cq->moderated) { /* completions that waited by the former rules */
 		nupa_list_del(&cq->moderate_link);
 		cq->moderated = 0;
 		nupa_cq_raise(cq);

@@ -28,7 +28,7 @@ struct nupa_waiting {
 	uint8_t payload[];
 };
 
-/* --- what peers are told --------------------------------------------------------------- */
+/* --- reports to peers ------------------------------------------------------------------ */
 
 static void tell(struct nupa_qp *qp)
 {
@@ -112,7 +112,7 @@ static bool append(struct nupa_qp *qp, const struct nupa_channel *channel,
 	return true;
 }
 
-/* --- what comes ------------------------------------------------------------------------ */
+/* --- arrivals -------------------------------------------------------------------------- */
 
 /* UC: what goes on with a message, or writes, takes none. */
 static bool needs_receive(const struct nupa_qp *qp, const struct nupa_msg *msg)
@@ -149,7 +149,7 @@ bool nupa_backlog_take(struct nupa_qp *qp, const struct nupa_channel *channel,
 	return true;
 }
 
-/* --- what is due ----------------------------------------------------------------------- */
+/* --- due work -------------------------------------------------------------------------- */
 
 static void drop_all(struct nupa_qp *qp)
 {

@@ -133,7 +133,7 @@ static void miss_peer(struct nupa_qp *qp)
 /* The process at the other end is gone. */
 void nupa_requester_lose_peer(struct nupa_qp *qp)
 {
-	if (qp->type == IBV_QPT_UC) { /* what was sent is sent, and so is what comes */
+	if (qp->type == IBV_QPT_UC) { /* its messages are sent, and so are the next */
 		nupa_requester_run(qp);
 		return;
 	}

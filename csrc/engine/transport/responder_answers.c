@@ -22,7 +22,7 @@ void nupa_responder_nak(struct nupa_qp *qp, enum nupa_nak syndrome)
 	qp->nak_sent = true;
 	qp->nak_pending = true;
 	qp->nak_syndrome = (uint8_t)syndrome;
-	if (syndrome != NUPA_NAK_PSN) /* what is missing comes again, and the message goes on */
+	if (syndrome != NUPA_NAK_PSN) /* missing parts come again, and the message goes on */
 		qp->recv_active = false;
 	answer_later(qp);
 }

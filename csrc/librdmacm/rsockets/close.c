@@ -131,7 +131,7 @@ void rs_close(struct rsocket *rs)
 		    !linger->l_onoff && rs_serve(rs, rs->fd, go_on_closing) == 0) {
 			nupa_store_release(&rs->closed, 1);
 			rs_notify(rs);
-			go_on_closing(rs); /* what happened before it was watched */
+			go_on_closing(rs); /* events from before it was watched */
 			return;
 		}
 	}

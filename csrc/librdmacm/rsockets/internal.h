@@ -58,7 +58,7 @@ struct rs_options {
 
 struct rs_tx {
 	pthread_mutex_t lock;
-	uint8_t *buffer; /* what is being sent and was not sent inline: a ring */
+	uint8_t *buffer; /* data being sent that was not sent inline: a ring */
 	uint32_t bytes;
 	uint32_t lkey;
 	uint64_t head;   /* bytes put into it */

@@ -12,7 +12,7 @@
 struct nupa_view_watcher;
 
 struct nupa_view {
-	uint8_t *at;   /* what the program has */
+	uint8_t *at;   /* the program's window */
 	uint8_t *home; /* the memory: `at` itself, or what is behind a cache */
 	uint8_t *twin; /* of a cache: what its lines held when they were fetched; else NULL */
 	uint64_t bytes;

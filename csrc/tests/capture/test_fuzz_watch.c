@@ -11,7 +11,7 @@
 
 #define ROUNDS 100
 #define BUFFER_BYTES (1u << 20)
-#define READS_MAX 12 /* what a record of 2 GiB becomes has no end that a test waits for */
+#define READS_MAX 12 /* a record of 2 GiB has no end that a test waits for */
 
 static uint64_t state;
 
@@ -219,7 +219,7 @@ static void one_round(struct nupa_fabric *fabric, uint8_t *data)
 			if (!n)
 				break;
 		}
-		a.header->tail = a.header->begun = 0; /* whatever it was, it can go on */
+		a.header->tail = a.header->begun = 0; /* the watch goes on behind all of it */
 		a.header->epoch = b.header->epoch;
 	}
 	nupa_watch_close(watch);

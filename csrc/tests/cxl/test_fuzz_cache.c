@@ -77,7 +77,7 @@ static void step(uint64_t *seed)
 		if (!((random >> 16) % 8) && bus->cache)
 			CHECK_EQ(nupa_cxl_bus_flush(bus), 0);
 		break;
-	case 5: /* what is flushed cannot be lost with the link */
+	case 5: /* flushed lines cannot be lost with the link */
 		if (bus->cache)
 			CHECK_EQ(nupa_cxl_bus_flush(bus), 0);
 		CHECK_EQ(nupa_cxl_bus_set_link(bus, 0, false), 0);

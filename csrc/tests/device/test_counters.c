@@ -198,7 +198,7 @@ TEST(an_unreliable_message_with_a_gap_in_it)
 	send_one(a, b);
 	end_post_recv(b, 7, 0, 1000);
 	forge(a, b, &first, 0);
-	forge(a, b, &middle, 2); /* what was 1 ahead is lost */
+	forge(a, b, &middle, 2); /* the message 1 ahead is lost */
 	forge(a, b, &last, 3);
 	COUNTED(fabric, 1, .rx_out_of_sequence = 1);
 	end_start(a, IBV_WR_SEND, 2, 0, 200);

@@ -248,7 +248,7 @@ TEST(long_messages_go_on_where_they_stopped)
 	}
 }
 
-/* --- what is held -------------------------------------------------------------------- */
+/* --- held messages ------------------------------------------------------------------- */
 
 TEST(held_messages_go_on_in_order_when_the_fault_is_cleared)
 {

@@ -36,7 +36,7 @@ struct flow {
 	struct {
 		enum ibv_wr_opcode opcode;
 		uint32_t length, number;
-		uint64_t expected; /* what an atomic finds */
+		uint64_t expected; /* the value that an atomic finds */
 	} request[SLOTS];
 	struct {
 		uint32_t length, slot;

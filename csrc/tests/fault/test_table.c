@@ -175,7 +175,7 @@ TEST(a_fault_whose_time_is_over_lies_on_no_path)
 	fabric_close(fabric, a, b);
 }
 
-/* --- who goes by it ------------------------------------------------------------------ */
+/* --- its followers ------------------------------------------------------------------- */
 
 TEST(attached_processes_apply_a_fault_when_it_has_been_added)
 {

@@ -196,7 +196,7 @@ TEST(a_thread_that_stores_there_meanwhile_goes_on)
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-/* --- what stays promoted ---------------------------------------------------------- */
+/* --- kept promotions ------------------------------------------------------------- */
 
 TEST(memory_that_stays_promoted_does_not_grow)
 {

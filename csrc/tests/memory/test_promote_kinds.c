@@ -42,7 +42,7 @@ static unsigned int mappings(void)
 	return n;
 }
 
-/* --- what is promoted ---------------------------------------------------------------- */
+/* --- promoted memory ----------------------------------------------------------------- */
 
 TEST(peers_and_the_program_see_each_others_stores)
 {
@@ -159,7 +159,7 @@ TEST(memory_that_was_never_touched_takes_no_memory)
 	CHECK_EQ(bytes_in_memfd(), 0);
 }
 
-/* --- what is not --------------------------------------------------------------------- */
+/* --- other memory -------------------------------------------------------------------- */
 
 TEST(read_only_file_backed_shared_and_locked_memory_stays_as_it_is)
 {

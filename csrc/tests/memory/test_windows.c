@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* --- what a window opens --------------------------------------------------------------- */
+/* --- access by a window ---------------------------------------------------------------- */
 
 static void opens(enum nupa_mover mover)
 {
@@ -149,7 +149,7 @@ TEST(a_region_with_a_bound_window_stays)
 	windowed_close(&w);
 }
 
-/* --- what binding refuses -------------------------------------------------------------- */
+/* --- refused bindings ------------------------------------------------------------------ */
 
 TEST(a_bind_that_the_region_does_not_allow_fails)
 {

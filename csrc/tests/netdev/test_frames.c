@@ -210,7 +210,7 @@ TEST(an_address_leads_to_its_host)
 	nupa_fabric_put(fabric);
 }
 
-/* --- who has an address? ------------------------------------------------------------- */
+/* --- address resolution -------------------------------------------------------------- */
 
 static uint32_t arp_request(uint8_t *frame, const struct nupa_fabric *fabric, uint32_t target)
 {

@@ -285,7 +285,7 @@ static void make(struct scene *s, struct frame *f)
 	finish(f, pick(s, 16) != 0);
 }
 
-/* --- what is done with them -------------------------------------------------------------- */
+/* --- their treatment --------------------------------------------------------------------- */
 
 /* By the way that all packets take. */
 static void send(struct scene *s, const struct frame *f)

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define OPEN 0x11          /* what READs may bring back */
+#define OPEN 0x11          /* READs may bring it back */
 #define INNER_FROM 262144u /* the region that messages know of, inside the end's memory */
 #define INNER_BYTES 262144u
 #define MESSAGES 48
@@ -70,7 +70,7 @@ static void close_scene(struct scene *s)
 	pair_close(s->a, s->b);
 }
 
-/* --- what b has under way ---------------------------------------------------------------- */
+/* --- b's requests ------------------------------------------------------------------------ */
 
 static void post_work(struct scene *s)
 {
@@ -233,7 +233,7 @@ static void unlock(const struct end *end)
 	nupa_engine_unlock(nupa_engine_of(end->context));
 }
 
-/* --- what b sent -------------------------------------------------------------------------- */
+/* --- b's messages ------------------------------------------------------------------------- */
 
 /* With both locks: what lies in the ring for a, as far as a reader without manners gets it.  all:
  * takes it, too. */

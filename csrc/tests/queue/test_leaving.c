@@ -166,7 +166,7 @@ TEST(a_target_leaves_amid_requests_of_all_kinds)
 				leave_amid(movers[i], lengths[k]);
 }
 
-/* --- what is owed -------------------------------------------------------------------- */
+/* --- owed messages ------------------------------------------------------------------- */
 
 /* Words that two processes exchange. */
 struct board {
@@ -289,7 +289,7 @@ TEST(a_process_that_exits_waits_for_room_for_its_last_acknowledgement)
 	leave_with_a_full_ring(false);
 }
 
-/* --- what the receiver fetches ------------------------------------------------------- */
+/* --- messages to be fetched ---------------------------------------------------------- */
 
 enum giving_up { BY_DESTRUCTION, BY_RESET, BY_ERROR };
 

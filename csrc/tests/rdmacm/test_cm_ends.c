@@ -358,7 +358,7 @@ TEST(groups_end_before_their_events)
 	}
 }
 
-/* --- what is owed -------------------------------------------------------------------- */
+/* --- owed messages ------------------------------------------------------------------- */
 
 TEST(messages_owed_to_a_peer_that_left_are_dropped)
 {

@@ -134,7 +134,7 @@ TEST(the_backlog_limits_requests_that_wait)
 		CHECK_EQ(rdma_ack_cm_event(event), 0);
 		cm_expect_ack(pair.side[1].channel, clients[i], RDMA_CM_EVENT_REJECTED, 28);
 	}
-	cm_destroy(clients[0]); /* what was got makes room */
+	cm_destroy(clients[0]); /* requests that were got make room */
 	clients[0] = cm_id(&pair.side[1], RDMA_PS_TCP);
 	cm_resolve(&pair.side[1], clients[0], "10.0.0.1", cm_port(listener));
 	CHECK_EQ(rdma_connect(clients[0], &(struct rdma_conn_param){ 0 }), 0);

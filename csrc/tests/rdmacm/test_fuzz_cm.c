@@ -72,7 +72,7 @@ static bool forge_from(struct scene *s, int from)
 	return open;
 }
 
-/* --- what programs do with what they are told --------------------------------------------- */
+/* --- reactions of programs ---------------------------------------------------------------- */
 
 static void answer(struct scene *s, struct rdma_cm_id *child)
 {

@@ -273,7 +273,7 @@ static void act(struct scene *s, struct party *party)
 	}
 }
 
-/* --- what happens to them ------------------------------------------------------------ */
+/* --- events -------------------------------------------------------------------------- */
 
 /* Anything at all, often about ids that there are. */
 static void lie(struct scene *s, const struct party *from, const struct party *to)

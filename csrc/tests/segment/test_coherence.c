@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SILENCE_NS UINT64_C(1700000000) /* who does not beat is dead by then */
+#define SILENCE_NS UINT64_C(1700000000) /* a process without beats is dead by then */
 #define AT_A_TIME 12u
 
 /* Nothing is said for longer than the dead are waited for; then all goes on. */

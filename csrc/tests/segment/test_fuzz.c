@@ -188,7 +188,7 @@ static void forge(struct nupa_fabric *fabric, struct nupa_ring_header *header, u
 
 	for (int i = 0; i < 8; i++)
 		words[i] = test_random(random) % 3 ? test_random(random) : words[0] % 64;
-	memcpy(&msg, line, sizeof(msg)); /* what was sent there once is plausible */
+	memcpy(&msg, line, sizeof(msg)); /* messages sent there once are plausible */
 	for (int i = 0; i < 8; i++)
 		if (test_random(random) % 3 == 0)
 			memcpy((uint8_t *)&msg + i * 8, &words[i], 8);
@@ -267,7 +267,7 @@ static void fuzz(struct nupa_fabric *fabric, uint64_t seed)
 				 &random);
 		else if (what == 1)
 			scribble((uint8_t *)fabric->sb, sb->arenas_off, &random);
-		else if (what == 2) /* what was destroyed for good is of no use for more */
+		else if (what == 2) /* a slot destroyed for good is of no use for more */
 			nupa_store_release(&fabric->slots[slot].claim,
 					   NUPA_CLAIM(0, test_random(&random), NUPA_SLOT_FREE));
 		else if (what < 16)

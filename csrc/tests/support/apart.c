@@ -13,7 +13,7 @@
 #define WORDS (NUPA_CACHE_LINE_BYTES / sizeof(uint64_t))
 
 static struct {
-	uint64_t *device; /* what all see */
+	uint64_t *device; /* seen by all */
 	uint64_t *copy;   /* our caches */
 	uint64_t bytes;
 	struct apart_damage damage;

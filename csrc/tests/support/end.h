@@ -12,7 +12,7 @@
 #define TEST_RING_LINES 64u
 #define TEST_DMA_BYTES 65536u /* so that a part of a message has 16 KiB */
 #define TEST_QKEY 0x1234567u
-#define WAIT_NS UINT64_C(20000000000) /* what is awaited comes at once, or not at all */
+#define WAIT_NS UINT64_C(20000000000) /* awaited things come at once, or not at all */
 
 struct end_options {
 	enum ibv_qp_type type;

@@ -29,9 +29,9 @@ struct lab {
 	struct nupa_fabric *fabric;
 	struct nupa_pump *pump;
 	pthread_t thread;
-	int side[LAB_SIDES]; /* what the host sends and receives; -1: it has no such queue here */
+	int side[LAB_SIDES]; /* the host's frames, both ways; -1: it has no such queue here */
 	int lost;            /* the host whose interface was the last to vanish */
-	int end;             /* what nupa_pump_run said last */
+	int end;             /* the last result of nupa_pump_run */
 };
 
 /* The pump's thread: runs it until it is stopped. */

@@ -7,7 +7,7 @@
 
 #define PARTY_REGION_BYTES 65536u
 #define PARTY_GUARD_BYTES 4096u
-#define PARTY_OPEN 0x11 /* what a region holds at first */
+#define PARTY_OPEN 0x11 /* a region holds it at first */
 #define PARTY_RECVS 8u
 #define PARTY_ATTACK 99u /* wr_id */
 
