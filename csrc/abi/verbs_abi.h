@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The binary interface of libibverbs, from rdma-core v44 to v59: constants, structures, and here
- * the context with its tables of functions, through which a compiled program's inline verbs call.
+ * the context.  Inline verbs in compiled programs call through its tables of functions.
  * Written from the interface's facts, so that the engine builds where rdma-core's headers are not
  * installed; tests/abi compares every offset and value with those headers. */
 #ifndef NUPA_VERBS_ABI_H
@@ -96,9 +96,9 @@ struct ibv_context {
 	void *abi_compat;
 };
 
-/* The extended table lies *before* the context that programs hold, and grows at its front: a
- * program finds the entries it knows at fixed distances below its pointer, and reads from `sz`
- * whether this library's table reaches that far. */
+/* The extended table lies *before* the context that programs hold, and grows at its front.  A
+ * program finds the entries it knows at fixed distances below its pointer.  `sz` says whether this
+ * library's table reaches that far. */
 struct verbs_context {
 	/* since v59 */
 	struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *pd, struct ibv_mr_init_attr *attr);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The rings of all attachments, read by copying and merged by time (trace.h, T1 to T4).
  *
- * They are read by pread(2), not through a mapping: touching a page that its owner has given back
- * would allocate it again, or raise SIGBUS where there is no memory. */
+ * pread(2) reads them, not a mapping.  A touched page that its owner has given back would be
+ * allocated again, or raise SIGBUS where there is no memory. */
 #include "capture/watch_internal.h"
 
 #include "base/atomics.h"
@@ -110,7 +110,7 @@ static bool copy(struct nupa_watch *watch, struct nupa_reader *reader, uint64_t 
 		!nupa_fabric_read(watch->fabric, data, to + first, bytes - first));
 }
 
-/* The first position from which the copy is readable: bytes before `valid` may have been
+/* The first position from which the copy is readable.  Bytes before `valid` may have been
  * overwritten; behind it, records are found again where the ring begins (T2). */
 static uint64_t whole_from(uint64_t position, uint64_t valid, uint64_t tail)
 {

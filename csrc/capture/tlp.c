@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * TLPs at the ports of hosts, as if the engines that move the data were in the switch: they read
+ * TLPs at the ports of hosts, as if the engines that move the data were in the switch.  They read
  * and write hosts' memory through the hosts' ports.  The host itself loads and stores data in the
  * pool. */
 #include "capture/watch_internal.h"

@@ -32,10 +32,10 @@ struct nupa_watch_counts {
 	uint64_t invalid; /* invalid records, from a hostile or dying process */
 };
 
-/* Starts to watch. levels: bits 1 << (level - 1) of the levels above. snap_bytes: of each packet,
- * headers included; 0 takes all. ports: indices of watched ports, n_ports of them; 0: each packet
- * once, where its source sends it.  The caller holds the control lock.  All attachments that live
- * record when this returns, unless one is stopped.  NULL with errno (EUSERS: there are
+/* Starts to watch.  levels: bits 1 << (level - 1) of the levels above.  snap_bytes: of each packet,
+ * headers included; 0 takes all.  ports: indices of the n_ports watched ports; n_ports 0: each
+ * packet once, where its source sends it.  The caller holds the control lock.  All attachments that
+ * live record when this returns, unless one is stopped.  NULL with errno (EUSERS: there are
  * NUPA_WATCHERS_MAX) and *why*. */
 struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, uint32_t snap_bytes,
 				   const uint16_t *ports, uint32_t n_ports, char *why,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The packets of a watch, as records of a pcapng file: filters, columns and the writer of files
+ * The packets of a watch, as records of a pcapng file.  Filters, columns and the writer of files
  * treat live packets like those of a file. */
 #ifndef NUPA_WATCH_INDEX_H
 #define NUPA_WATCH_INDEX_H
@@ -14,11 +14,12 @@ struct nupa_watch_options {
 	uint32_t bytes; /* 0: none */
 };
 
-/* Locates packets that nupa_watch_read has put into `data`, from *place on up to `bytes`: records[0
- * .. returned), of max.  *place is where the next one begins. interfaces[2 * port] is the number of
- * a port's interface with link type Ethernet, [2 * port + 1] of that with NUPA's; ~0: there is
- * none, and the packet is left out, as is one that does not lie in the buffer. options[flags >> 2 &
- * 255]: of packets whose link type has no place for their flags. */
+/* Locates packets that nupa_watch_read has put into `data`, from *place on up to `bytes`:
+ * records[0 .. returned), of max.  *place is where the next one begins.
+ * interfaces[2 * port] is the number of a port's interface with link type Ethernet, [2 * port + 1]
+ * of that with NUPA's.  ~0: there is none, and the packet is left out, as is one that does not lie
+ * in the buffer.
+ * options[flags >> 2 & 255]: of packets whose link type has no place for their flags. */
 uint32_t nupa_watch_index(const uint8_t *data, size_t bytes, const uint32_t *interfaces,
 			  uint32_t n_ports, const struct nupa_watch_options *options,
 			  struct nupa_pcapng_record *records, uint32_t max, size_t *place);

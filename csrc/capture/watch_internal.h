@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Declarations shared by the files of a watch: readers of rings, the expansion of one record into
- * packets, and the memory of requests that gives wire PSNs.
+ * Declarations shared by the files of a watch: readers of rings, the expansion of a record into
+ * packets, the memory of requests that gives wire PSNs.
  *
  *   W1  Input is not trusted: each length and index is checked where it is used.
  *   W2  A record is expanded into runs of packets; each packet of a run can be built again from
@@ -283,8 +283,8 @@ void nupa_rings_pass(struct nupa_watch *watch);
 /* requesters.c */
 int nupa_requesters_open(struct nupa_watch *watch);
 void nupa_requesters_close(struct nupa_watch *watch);
-/* A message with a PSN of the engine, which takes n packets on the wire: the facts known of it from
- * now on. completes: it is the last part of its request. */
+/* The facts known of a message from now on.  It has a PSN of the engine and takes n packets on the
+ * wire.  completes: it is the last part of its request. */
 struct nupa_sent *nupa_requester_sends(struct nupa_watch *watch, uint32_t qpn, uint32_t engine_psn,
 				       uint32_t n, bool completes, uint64_t transfer);
 /* A direct access takes n packets and no PSN of the engine.  Returns the first packet's PSN. */

@@ -55,8 +55,8 @@ static inline void bus_count(uint64_t *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* The steps of a request in a bus that was entered: past each port of its place (false: it has no
- * link), and to the memory behind that place. */
+/* The steps of a request in a bus that was entered: past each port of its place, to the memory
+ * behind it.  False: a port has no link. */
 static inline bool bus_pass(struct nupa_cxl_bus *bus, uint16_t number, size_t counter)
 {
 	struct bus_port *port = &bus->ports[number];

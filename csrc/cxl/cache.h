@@ -28,8 +28,9 @@ struct nupa_cxl_cache_counts {
 /* Each returns 0 or a negative errno unless stated otherwise. */
 
 /* A cache of sets * ways lines.  sets 0 removes the cache after writing back its lines.  EINVAL:
- * sets are not a power of two up to 2^20, or ways not 1 to 64, or no such host; EBUSY: it has one;
- * ENOMEM. If another cache has the number in a filter, that memory is not cached. */
+ * sets are not a power of two up to 2^20, ways are not 1 to 64, or there is no such host.  EBUSY:
+ * the host has a cache; ENOMEM.  If another cache has the number in a filter, that memory is not
+ * cached. */
 int nupa_cxl_bus_set_cache(struct nupa_cxl_bus *bus, const struct nupa_cxl_cache_shape *shape);
 /* Writes back and drops all lines of the cache, and tells the filters. */
 int nupa_cxl_bus_flush(struct nupa_cxl_bus *bus);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The committed HDM decoders of a host's paths as a flat table: it translates a host physical
+ * The committed HDM decoders of a host's paths as a flat table.  It translates a host physical
  * address to a device and a device physical address.  CXL 3.1 8.2.4.20.13, 9.18.1.3 and 9.18.1.4.
  */
 #ifndef NUPA_CXL_HDM_H
@@ -40,9 +40,11 @@ struct nupa_cxl_range {
 	uint32_t pad;
 };
 
-/* I1 ranges are in order and apart; I2 the choices of a step lie behind it in `nodes`, so that each
- * walk ends; I3 each index is inside its array; I4 bases are multiples of 64, so that a line stays
- * whole.  nupa_cxl_table_check() returns whether they hold. */
+/* nupa_cxl_table_check() returns whether these hold:
+ *   I1  ranges are in order and apart;
+ *   I2  the choices of a step lie behind it in `nodes`, so that each walk ends;
+ *   I3  each index is inside its array;
+ *   I4  bases are multiples of 64, so that a line stays whole. */
 struct nupa_cxl_table {
 	const struct nupa_cxl_range *ranges;
 	const struct nupa_cxl_node *nodes;

@@ -13,8 +13,8 @@ struct nupa_cxl_rate {
 	struct nupa_cxl_result result; /* the first request that failed, at which the run stopped */
 };
 
-/* `count` lines of 64 bytes at random places of `bytes` from `base` on, which are whole lines and
- * at least one: each a call of nupa_cxl_write or nupa_cxl_read.  The content of a line follows from
+/* Calls nupa_cxl_write or nupa_cxl_read for `count` lines of 64 bytes at random places of `bytes`
+ * from `base` on.  These are whole lines, and at least one.  The content of a line follows from
  * its address, so that each line read is compared with the expected content. */
 struct nupa_cxl_rate nupa_cxl_rate(struct nupa_cxl_bus *bus, uint64_t base, uint64_t bytes,
 				   uint64_t count, uint64_t seed, bool write);

@@ -91,9 +91,10 @@ int nupa_cxl_device_recall(struct nupa_cxl_memory *memory, uint64_t offset, uint
 
 struct nupa_cxl_cache;
 
-/* The directory's line.  D1 a host is in `owners` (A) or in `sharers` (S), or in none (I); D2 if
- * there is an owner, no other host has the line; D3 a host with the line in its cache is in one,
- * and is an owner if it has E or M. */
+/* The directory's line.
+ *   D1  A host is in `owners` (A), in `sharers` (S), or in none (I).
+ *   D2  If there is an owner, no other host has the line.
+ *   D3  A host with the line in its cache is in one, and is an owner if it has E or M. */
 struct snoop_entry {
 	uint64_t offset;
 	uint64_t owners, sharers; /* a bit for each host; none: the entry is free */
@@ -132,8 +133,8 @@ struct snoop_entry *snoop_find(struct nupa_cxl_snoop *snoop, uint64_t offset);
 struct snoop_entry *snoop_entry_get(struct nupa_cxl_snoop *snoop, uint64_t offset);
 void snoop_set(struct nupa_cxl_snoop *snoop, struct snoop_entry *entry, uint32_t host,
 	       enum nupa_cxl_meta state);
-/* Snoops all hosts that have the line but those of the bits `except`, as far as SnpType needs it:
- * afterwards the memory has the data written last. */
+/* Snoops all hosts that have the line but those of the bits `except`, as SnpType needs it.  The
+ * memory has the data written last afterwards. */
 void snoop_others(struct nupa_cxl_snoop *snoop, struct snoop_entry *entry, uint64_t except,
 		  enum nupa_cxl_snp snp);
 /* The same for the device's 1, 2 or 4 lines that are a block. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CXL.mem requests of a host, 64 bytes each: through ports and decoders to the memory of devices,
- * with counters, poison, viral devices, and links that are down. */
+ * CXL.mem requests of a host, 64 bytes each, through ports and decoders to the memory of devices.
+ * There are counters, poison, viral devices, and links that are down. */
 #ifndef NUPA_CXL_TRANSACT_H
 #define NUPA_CXL_TRANSACT_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The doorbell of an ivshmem device (QEMU's docs/specs/ivshmem-spec): its interrupt, an MSI-X, as
- * an eventfd by VFIO (the kernel's Documentation/driver-api/vfio.rst), behind the IOMMU that QEMU
- * gives such a guest.  Without a doorbell the guest polls: no failure here is fatal.
+ * The doorbell of an ivshmem device (QEMU's docs/specs/ivshmem-spec).  VFIO gives its interrupt, an
+ * MSI-X, as an eventfd (the kernel's Documentation/driver-api/vfio.rst), behind the guest's IOMMU.
+ * Without a doorbell the guest polls: no failure here is fatal.
  */
 #include "guest/init.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The shared memory behind a CXL device: a region of all of it, made through sysfs (the kernel's
- * Documentation/ABI/testing/sysfs-bus-cxl), and of the region a device-dax, whose offset 0 is
- * offset 0 of the file.  cxl-cli cannot make it: version 76 rejects volatile memory.
+ * The shared memory behind a CXL device.  A region of all of it is made through sysfs (the kernel's
+ * Documentation/ABI/testing/sysfs-bus-cxl).  Offset 0 of the region's device-dax is offset 0 of the
+ * file.  cxl-cli cannot make it: version 76 rejects volatile memory.
  */
 #include "guest/init.h"
 
@@ -19,8 +19,8 @@
 #define GRANULARITY "256"
 #define WAIT_STEP_MS 5
 
-/* Finds the entry of *dir* with that prefix that has a file *with*; of several the first by name:
- * decoders are used in their order (CXL 3.1 8.2.4.20). 0 or -ENOENT. */
+/* Finds the entry of *dir* with that prefix that has a file *with*: 0 or -ENOENT.  Of several it is
+ * the first by name, as decoders are used in their order (CXL 3.1 8.2.4.20). */
 static int find(const char *dir, const char *prefix, const char *with, char name[NAME_MAX + 1])
 {
 	int error = -ENOENT;

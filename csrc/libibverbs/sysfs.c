@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Helpers that tools and librdmacm take from libibverbs: files of sysfs, the
- * type of a GID as sysfs words it, the Ethernet address behind a GID. */
+ * Helpers of libibverbs for tools and librdmacm: files of sysfs, the type of a GID as sysfs words
+ * it, the Ethernet address behind a GID. */
 #include "engine/device/device.h"
 #include "libibverbs/symver.h"
 

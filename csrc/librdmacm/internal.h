@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Declarations shared by the files of the rdma_ functions: the private parts of programs'
- * structures.  These functions are the user's half of rdma_cm: they bring QPs through their states,
- * wait where a call is synchronous, and turn the core's events (csrc/engine/cm) into those of
+ * structures.  These functions are the user's half of rdma_cm.  They bring QPs through their
+ * states, wait where a call is synchronous, and turn events of csrc/engine/cm into those of
  * <rdma/rdma_cma.h>.
  *
  * How each thing here that names another ends; the core's table is in engine/cm/internal.h.

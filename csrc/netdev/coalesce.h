@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Joins small UDP datagrams of one flow that wait behind each other into one frame, whose payloads
- * the receiving kernel separates again (UDP segmentation offload): one system call and one pass
- * through the network stack for all.  NICs' receivers do the same.  Datagrams keep their boundaries
+ * Joins small UDP datagrams of one flow that wait behind each other into one frame.  All take one
+ * system call and one pass through the network stack.  The receiving kernel separates the payloads
+ * again (UDP segmentation offload).  NICs' receivers do the same.  Datagrams keep their boundaries
  * and order, and none waits for others to come. */
 #ifndef NUPA_COALESCE_H
 #define NUPA_COALESCE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Interfaces (interface.h): the pump's thread reads frames from a TAP and sends them to the fabric;
- * the thread that runs the engine writes frames from the fabric to the TAP. */
+ * Interfaces (interface.h).  The pump's thread reads frames from a TAP and sends them to the
+ * fabric. The thread that runs the engine writes frames from the fabric to the TAP. */
 #define _GNU_SOURCE
 #include "netdev/interface.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Answers requests for link addresses (ARP, neighbour discovery) from the table of hosts: the reply
- * is made from the request on the spot, and the request never travels. */
+ * Answers requests for link addresses (ARP, neighbour discovery) from the table of hosts.  The
+ * reply is made from the request on the spot; the request never travels. */
 #include "netdev/frame.h"
 
 #include <arpa/inet.h>

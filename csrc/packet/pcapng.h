@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds the packets in a piece of a pcapng or pcap file, and writes some of them to a pcapng file:
- * the work done once for each packet.  nupa/packet/pcapng/reader.py has the rest of the format. */
+ * Finds the packets in a piece of a pcapng or pcap file, and writes some of them to a pcapng file.
+ * That is the work done once for each packet.  nupa/packet/pcapng/reader.py has the rest of the
+ * format. */
 #ifndef NUPA_PACKET_PCAPNG_H
 #define NUPA_PACKET_PCAPNG_H
 
@@ -34,27 +35,27 @@ struct nupa_pcapng_record {
 	uint32_t pad;
 };
 
-/* Scans the blocks of `data` for packets, from *place on: up to the first block of another type,
- * the first incomplete one, or `max` packets. `swapped`: of the other endianness.  Returns how many
- * were found; *place is where the scan ended.  At an invalid block *why says so and *place is its
- * place; else *why is NULL. */
+/* Scans the blocks of `data` for packets, from *place on.  It ends at the first block of another
+ * type, the first incomplete one, or `max` packets.  `swapped`: of the other endianness.  Returns
+ * the number of packets; *place is where the scan ended.  At an invalid block *why says so and
+ * *place is its place; else *why is NULL. */
 uint32_t nupa_pcapng_scan(const uint8_t *data, size_t bytes, bool swapped,
 			  const struct nupa_pcapng_interface *interfaces, uint32_t n_interfaces,
 			  struct nupa_pcapng_record *records, uint32_t max, size_t *place,
 			  const char **why);
 
-/* The same for the packets of a classic pcap file, which have one interface: its ns_mul is the unit
- * of the fraction of a second, 1000 or 1. */
+/* The same for the packets of a classic pcap file, which have one interface.  Its ns_mul is the
+ * unit of the fraction of a second, 1000 or 1. */
 uint32_t nupa_pcap_scan(const uint8_t *data, size_t bytes, bool swapped,
 			const struct nupa_pcapng_interface *interfaces, uint32_t n_interfaces,
 			struct nupa_pcapng_record *records, uint32_t max, size_t *place,
 			const char **why);
 
 /* Writes packets of `data` as blocks, little endian and with times in ns: records[which[i]] for
- * each i of n; which may be NULL: the first n.  numbers[i] is the number of interface i in the new
- * file, of the n_interfaces there are; snaplens[i] is its snap length. `swapped`: the options in
- * `data` are of the other endianness.  Returns how many were written: less than n if there is no
- * more room, or if *why names the defect of the next one. *used: bytes of `out`. */
+ * each i of n.  which may be NULL: the first n.  numbers[i] is the number of interface i in the new
+ * file, of the n_interfaces there are; snaplens[i] is its snap length.  `swapped`: the options in
+ * `data` are of the other endianness.  Returns the number written, less than n if there is no more
+ * room or if *why names the defect of the next one.  *used: bytes of `out`. */
 uint32_t nupa_pcapng_format(const uint8_t *data, size_t bytes, bool swapped,
 			    const struct nupa_pcapng_record *records, uint32_t n_records,
 			    const uint32_t *which, uint32_t n, const uint32_t *numbers,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Records of NUPA's link type, many at once: the fields of PCIe TLPs, CXL.mem messages and queue
- * entries that filters, statistics and traces use.  docs/packet.md has the format. */
+ * Records of NUPA's link type, many at once.  Filters, statistics and traces use these fields of
+ * PCIe TLPs, CXL.mem messages and queue entries.  docs/packet.md has the format. */
 #ifndef NUPA_PACKET_RECORDS_H
 #define NUPA_PACKET_RECORDS_H
 

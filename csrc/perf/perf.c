@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The loops of `nupa perf`. Latency is measured as perftest does: ping-pongs for WRITE (the pong is
- * seen in memory) and SEND, from post to completion for READ and ATOMIC; bandwidth with a queue of
- * work requests that is kept full. */
+ * The loops of `nupa perf`.  Latency is measured as perftest does: ping-pongs for WRITE (the pong
+ * is seen in memory) and SEND, from post to completion for READ and ATOMIC.  Bandwidth is measured
+ * with a queue of work requests that is kept full. */
 #include "perf/perf.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 #define POLL_BATCH 16
-/* The clock is read after so many bytes, of which an empty poll counts as some: reading it takes
- * far below 1 % of the work since the last reading, and a limit is missed by one round of posts. */
+/* The clock is read after so many bytes; an empty poll counts as some.  A reading takes far below
+ * 1 % of the work since the last one, and a limit is missed by one round of posts. */
 #define CHECK_BYTES (512u << 10)
 #define POLL_BYTES 64u
 /* Polls memory before the engine has its turn: by relay, this process's engine writes there. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The loops of `nupa perf`, in C because a loop in Python would measure Python: latency of one
- * operation at a time, bandwidth with a queue kept full, and the peer's part of each. */
+ * The loops of `nupa perf`, in C because a loop in Python would measure Python.  They are latency
+ * of one operation at a time, bandwidth with a queue kept full, and the peer's part of each. */
 #ifndef NUPA_PERF_H
 #define NUPA_PERF_H
 
@@ -14,9 +14,9 @@ enum nupa_perf_operation {
 	NUPA_PERF_ATOMIC, /* FETCH_AND_ADD of 1 */
 };
 
-/* One end of a measurement.  Both ends have the same operation, sizes and counts.  inbox: the
- * target of the peer's WRITEs and SENDs (UD: behind a GRH) and of this end's READs; outbox: the
- * data written, sent or offered to READs, and the results of atomics. */
+/* One end of a measurement.  Both ends have the same operation, sizes and counts.
+ * inbox: the target of the peer's WRITEs and SENDs (UD: behind a GRH) and of this end's READs.
+ * outbox: the data written, sent or offered to READs, and the results of atomics. */
 struct nupa_perf {
 	/* The caller sets these ... */
 	struct ibv_qp *qp;            /* in RTS */
@@ -55,8 +55,8 @@ struct nupa_perf_summary {
 /* Posts the receives; once, before the peer starts. */
 int nupa_perf_prepare(struct nupa_perf *perf);
 
-/* One operation at a time.  active: the end that starts and takes the time, into ticks[0 ..
- * iterations]: tick i is when operation i was posted.  WRITE and SEND are answered by the other
+/* One operation at a time.  active: the end that starts and takes the time.  ticks[i], of
+ * 0 .. iterations, is when operation i was posted.  WRITE and SEND are answered by the other
  * end, which calls this too; READ and ATOMIC do not need it there. */
 int nupa_perf_latency(struct nupa_perf *perf, int active, uint64_t *ticks);
 

@@ -2,8 +2,8 @@
  * An rsocket from inside.  docs/design.md, "Sockets", gives the reasons.
  *
  * A stream is two rings, one for each direction, in the receiver's memory.  The sender moves long
- * pieces there by RDMA WRITE with immediate; short ones travel in a SEND, and the receiver copies
- * them to where the WRITE would have put them.  The immediate carries the facts of a receive beyond
+ * pieces there by RDMA WRITE with immediate.  Short ones travel in a SEND, and the receiver copies
+ * them to the place of such a WRITE.  The immediate carries the facts of a receive beyond
  * its bytes (wire.h).
  *
  *  I1  Only the sender moves tx.ring_at; it has a credit for each byte and each receive it uses,

@@ -91,8 +91,8 @@ static int look(struct polling *p)
 	return ready;
 }
 
-/* Polls in the kernel: the ordinary ones for the requested events, with *wake_fd* the rsockets'
- * too. -1 with errno, else how many ordinary ones are ready. */
+/* Polls the ordinary ones in the kernel for the requested events, and the rsockets' *wake_fd* if
+ * there is one.  -1 with errno, else the number of ordinary ones that are ready. */
 static int ask_kernel(struct polling *p, int wake_fd, int timeout_ms)
 {
 	int ready = 0;
