@@ -19,11 +19,11 @@ enum nupa_mover {
 	NUPA_MOVER_RELAY = 5,  /* through the channel; the target's engine copies */
 };
 
-/* Attaches this process to *host* of *fabric* (-1: where this process is already, else the host
- * with the fewest live attachments, lowest first) and opens its device nupa_rdma0.  mover: NONE
- * chooses the best; LOCAL and CMA are used or the peer is not reached; POOL moves pool memory
- * directly and all else by relay; RELAY moves everything through the channel.  NULL with errno, and
- * *why* filled. */
+/* Attaches this process to *host* of *fabric* and opens its device nupa_rdma0; NULL with errno, and
+ * *why* filled.  host -1: the host of this process if it has one, else the host with the fewest
+ * live attachments, lowest first.  mover: NONE chooses the best.  LOCAL and CMA are used or the
+ * peer is not reached.  POOL moves pool memory directly and all else by relay.  RELAY moves
+ * everything through the channel. */
 struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
 				   char *why, size_t why_bytes);
 /* Host index, slot, fabric of an open device. */
@@ -31,9 +31,9 @@ int nupa_context_host(struct ibv_context *context);
 int nupa_context_slot(struct ibv_context *context);
 struct nupa_fabric *nupa_context_fabric(struct ibv_context *context);
 
-/* Device list of this process, from the environment that `nupa run` sets:
- * NUPA_FABRIC (segment path), NUPA_HOST (name or number; unset: the next free),
- * NUPA_MOVER (cma, relay, ...).  Without NUPA_FABRIC the list is empty. */
+/* Device list of this process, from the environment that `nupa run` sets.  NUPA_FABRIC: the
+ * segment's path; without it the list is empty.  NUPA_HOST: name or number; unset: the next free.
+ * NUPA_MOVER: cma, relay, ... */
 struct ibv_device **nupa_get_device_list(int *num_devices);
 void nupa_free_device_list(struct ibv_device **list);
 const char *nupa_get_device_name(struct ibv_device *device);

@@ -7,8 +7,8 @@
 #include "engine/core/nupa.h"
 
 /* cffi: begin */
-/* Links wr[0 .. n) into one list and posts it: 0 or an errno value.  *posted says how many were
- * accepted, in order; wr[*posted] is the one refused.  n = 0 posts nothing. */
+/* Links wr[0 .. n) into one list and posts it: 0 or an errno value.  The first *posted ones were
+ * accepted; wr[*posted] was refused.  n = 0 posts nothing. */
 int nupa_batch_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, uint32_t n, uint32_t *posted);
 int nupa_batch_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, uint32_t n, uint32_t *posted);
 int nupa_batch_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, uint32_t n,

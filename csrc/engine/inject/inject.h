@@ -91,10 +91,10 @@ struct nupa_inject_packet {
 };
 _Static_assert(sizeof(struct nupa_inject_packet) == 120, "no holes");
 
-/* Sends a packet to the QP that it names.  0 and *result; -EMSGSIZE: it does not fit into a
- * message; -ETIMEDOUT: the process that owns the QP gives no verdict within timeout_ns; -ENOTCONN:
- * its channel to us is closed; -EAGAIN: its ring is full; -ENOSPC: no memory for a channel to it.
- */
+/* Sends a packet to the QP that it names: 0 and *result.
+ * -EMSGSIZE: it does not fit into a message.  -ETIMEDOUT: the process that owns the QP gives no
+ * verdict within timeout_ns.  -ENOTCONN: its channel to us is closed.  -EAGAIN: its ring is full.
+ * -ENOSPC: no memory for a channel to it. */
 int nupa_inject(struct nupa_injector *injector, const struct nupa_inject_packet *packet,
 		const void *payload, uint64_t timeout_ns, struct nupa_inject_result *result);
 

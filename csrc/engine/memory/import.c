@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions of an imported context (man ibv_import_mr): one more handle of a region of this process,
- * or a region over another process's memory in the pool, which ends when that process does. */
+ * Regions of an imported context (man ibv_import_mr).  One is a further handle of a region of this
+ * process, or a region over another process's memory in the pool.  That ends with the process. */
 #include "engine/memory/mr.h"
 
 #include <errno.h>

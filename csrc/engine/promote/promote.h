@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Promotion: private memory of the program becomes a mapping of this process's memfd, where it is
- * and while it is in use, so that peers that map the memfd reach it by load and store.
+ * Promotion: private memory of the program becomes a mapping of this process's memfd, at the same
+ * address and while it is in use.  Peers that map the memfd reach it by load and store.
  *
  *   I1  The program's view of its memory does not change: no store is lost, and memory whose
  *       promotion would be noticed stays private.
@@ -25,8 +25,8 @@ struct nupa_shared_range {
  * not 0. */
 bool nupa_promote_possible(void);
 
-/* Promotes what it can of the pages that overlap [addr, +bytes) and fills in up to n_max maximal
- * runs of them that are promoted now, ascending: how many, 0 when none is.  The caller gives each
+/* Promotes all it can of the pages that overlap [addr, +bytes).  Fills in up to n_max maximal runs
+ * of them that are promoted now, ascending, and returns their number.  The caller gives each
  * back to nupa_promote_release.  -EINVAL: addr + bytes is beyond the address space. */
 int nupa_promote(void *addr, size_t bytes, struct nupa_shared_range *out, int n_max);
 

@@ -80,10 +80,10 @@ uint64_t nupa_hold_max_bytes(void);
 bool nupa_hold_begin(struct nupa_hold *hold, uint64_t va, uint64_t bytes, bool first_touch);
 /* Whether nupa_hold_take works (Linux 6.8). */
 bool nupa_hold_can_take(void);
-/* Moves the pages of the piece, which is held with *first_touch*, to *at*, where the caller alone
- * sees them; readers of the piece wait.  0: none of them was pinned, and none can be any more.
- * EBUSY: one is pinned, or shared with another process since a fork; EAGAIN: or part of a huge page
- * that is; or another errno.  None was moved then. */
+/* Moves the pages of the piece, which is held with *first_touch*, to *at*.  The caller alone sees
+ * them there; readers of the piece wait.  0: none of them was pinned, and none can be any more.
+ * EBUSY: one is pinned, or shared with another process since a fork.  EAGAIN: or part of a huge
+ * page that is.  After these and any other errno none was moved. */
 int nupa_hold_take(const struct nupa_hold *hold, uint64_t *at);
 void nupa_hold_put_back(const struct nupa_hold *hold);
 /* Frees them. */
@@ -95,9 +95,9 @@ void nupa_hold_end(struct nupa_hold *hold, bool replaced);
 
 /* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.
  * The mapping that was there goes to [park, +bytes), which is the caller's, without its pages.
- * Returns how many bytes have, from the front: what may be pinned stays as it is.
- * *readers_may_fail*: the hold is not total, and other threads run, whose system calls fail while
- * pages are taken: that shall be short. */
+ * Returns how many bytes have, from the front: pages that may be pinned stay as they are.
+ * *readers_may_fail*: the hold is not total, and other threads run.  Their system calls fail while
+ * pages are taken, which shall be short. */
 uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park,
 		      bool readers_may_fail);
 /* Copies [offset, +bytes) of the memfd to memory that is zero. */

@@ -38,8 +38,8 @@ static void tell_shim(void)
 	file->inode = memfd_inode;
 }
 
-/* Where memory is promised strictly (vm.overcommit_memory 2), a page that was promised to a private
- * mapping may not be had for a shared one: touching it would be SIGBUS. */
+/* With vm.overcommit_memory 2, a page that was promised to a private mapping may be missing for a
+ * shared one: a touch would be SIGBUS. */
 static bool is_overcommit_strict(void)
 {
 	int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);

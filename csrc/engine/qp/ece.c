@@ -21,8 +21,8 @@ int nupa_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 	return nupa_query_ece(qp, ece);
 }
 
-/* Nothing: the copy routines of C library and kernel store the ends of a block in any order, so
- * the last byte may be there before the first. */
+/* Nothing is in order: the copy routines of C library and kernel store the ends of a block in any
+ * order.  The last byte may be there before the first. */
 int nupa_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
 {
 	(void)qp, (void)op, (void)flags;

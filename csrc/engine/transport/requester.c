@@ -4,8 +4,8 @@
 #include "engine/transport/responder.h"
 #include "engine/transport/sq.h"
 
-/* Up to here a SEND is staged in the DMA channel (two copies, no system call); beyond, the
- * receiver pulls it (one copy) where it can. */
+/* A SEND up to this length is staged in the DMA channel (two copies, no system call).  The receiver
+ * pulls a longer one (one copy) where it can. */
 #define SEND_STAGED_MAX_BYTES 8192u
 
 /* NULL: the QP waits, or has failed; or it gave up, and the message is lost. */

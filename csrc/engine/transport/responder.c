@@ -3,7 +3,7 @@
  * requests; a requester that acts by itself (mover.c) only does what this file would.
  *
  * While responses of a READ are on their way its requester sends nothing behind it that could
- * change the memory being read (requester.c), so requests never overtake each other here. */
+ * change that memory (requester.c).  So requests never overtake each other here. */
 #include "engine/transport/responder.h"
 
 /* --- one-sided requests -------------------------------------------------------------- */
@@ -89,8 +89,8 @@ static int flush_access(uint64_t placement)
 	       (placement & IBV_FLUSH_PERSISTENT ? IBV_ACCESS_FLUSH_PERSISTENT : 0);
 }
 
-/* All that came before is in its place, since requests are executed in order: what is left is to
- * say so to other processors, and to check the key. */
+/* All earlier data is in its place, since requests are executed in order.  It is left to say so to
+ * other processors, and to check the key. */
 static bool handle_flush(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	struct nupa_job job = { .psn = msg->psn, .is_atomic = true };
