@@ -56,19 +56,13 @@ static void table_free(struct nupa_cxl_table *table)
 	free((void *)table->hops);
 }
 
-static void device_free(struct bus_device *device)
-{
-	nupa_cxl_memory_free(device->own);
-	free(device->parts);
-}
-
 void nupa_cxl_bus_free(struct nupa_cxl_bus *bus)
 {
 	if (!bus)
 		return;
 	cache_free(bus->cache);
 	for (uint32_t i = 0; i < bus->n_devices; i++)
-		device_free(&bus->devices[i]);
+		free(bus->devices[i].parts);
 	table_free(&bus->table);
 	pthread_rwlock_destroy(&bus->lock);
 	free(bus->devices);
@@ -108,41 +102,6 @@ int nupa_cxl_bus_set_table(struct nupa_cxl_bus *bus, const struct nupa_cxl_table
 	return 0;
 }
 
-/* Takes what *now has. */
-static void device_set(struct nupa_cxl_bus *bus, uint32_t device, const struct bus_device *now,
-		       bool keep_viral)
-{
-	struct bus_device before;
-
-	pthread_rwlock_wrlock(&bus->lock);
-	before = bus->devices[device];
-	cache_drop_parts(bus, before.parts, before.n_parts);
-	bus->devices[device] = *now;
-	if (keep_viral)
-		bus->devices[device].is_viral = before.is_viral;
-	pthread_rwlock_unlock(&bus->lock);
-	device_free(&before);
-}
-
-int nupa_cxl_bus_set_device(struct nupa_cxl_bus *bus, uint32_t device, void *memory, uint64_t bytes)
-{
-	struct nupa_cxl_part part = { .bytes = bytes };
-	struct bus_device now = { .n_parts = memory && bytes };
-
-	if (device >= bus->n_devices || bytes % CXL_LINE_BYTES)
-		return -EINVAL;
-	if (now.n_parts) {
-		part.memory = now.own = nupa_cxl_memory_new(memory, bytes);
-		now.parts = copy(&part, 1, sizeof(part));
-		if (!now.own || !now.parts) {
-			device_free(&now);
-			return -ENOMEM;
-		}
-	}
-	device_set(bus, device, &now, false);
-	return 0;
-}
-
 static bool parts_check(const struct nupa_cxl_part *parts, uint32_t n)
 {
 	uint64_t end = 0;
@@ -163,14 +122,22 @@ static bool parts_check(const struct nupa_cxl_part *parts, uint32_t n)
 int nupa_cxl_bus_set_parts(struct nupa_cxl_bus *bus, uint32_t device,
 			   const struct nupa_cxl_part *parts, uint32_t n)
 {
-	struct bus_device now = { .n_parts = n };
+	struct nupa_cxl_part *now;
+	struct bus_device *changed, before;
 
 	if (device >= bus->n_devices || !parts_check(parts, n))
 		return -EINVAL;
-	now.parts = copy(parts, n, sizeof(*parts));
-	if (!now.parts)
+	now = copy(parts, n, sizeof(*parts));
+	if (!now)
 		return -ENOMEM;
-	device_set(bus, device, &now, true);
+	pthread_rwlock_wrlock(&bus->lock);
+	changed = &bus->devices[device];
+	before = *changed;
+	cache_drop_parts(bus, before.parts, before.n_parts);
+	changed->parts = now;
+	changed->n_parts = n;
+	pthread_rwlock_unlock(&bus->lock);
+	free(before.parts);
 	return 0;
 }
 

@@ -13,7 +13,6 @@ struct bus_device {
 	struct nupa_cxl_part *parts; /* in order, and apart */
 	uint32_t n_parts;
 	bool is_viral;
-	struct nupa_cxl_memory *own; /* of nupa_cxl_bus_set_device() */
 };
 
 struct bus_port {

@@ -50,10 +50,6 @@ void nupa_cxl_bus_free(struct nupa_cxl_bus *bus);
 
 /* Copies the table. */
 int nupa_cxl_bus_set_table(struct nupa_cxl_bus *bus, const struct nupa_cxl_table *table);
-/* Memory that the caller keeps until it is replaced; NULL: the device is gone.  Its poison and
- * viral state are reset. */
-int nupa_cxl_bus_set_device(struct nupa_cxl_bus *bus, uint32_t device, void *memory,
-			    uint64_t bytes);
 /* The device's parts from now on, in the order of its addresses, without overlap; its viral state
  * stays.  Requests to its former parts are done when this returns.  The caller keeps the memory. */
 int nupa_cxl_bus_set_parts(struct nupa_cxl_bus *bus, uint32_t device,

@@ -62,7 +62,7 @@ static void begin(uint32_t filter_ways, uint32_t tells)
 	CHECK_EQ(nupa_cxl_snoop_trace(world.memory, 64), 0);
 }
 
-TEST(test_reads_and_writes_cost_the_messages_of_the_specification)
+TEST(reads_and_writes_cost_the_messages_of_the_specification)
 {
 	begin(4, 0);
 	CHECK_EQ(read_byte(0, 5), 0);
@@ -97,7 +97,7 @@ TEST(test_reads_and_writes_cost_the_messages_of_the_specification)
 	coherent_free(&world);
 }
 
-TEST(test_lines_that_have_to_go_are_written_back_or_dropped)
+TEST(lines_that_have_to_go_are_written_back_or_dropped)
 {
 	struct nupa_cxl_cache_counts counts;
 	struct nupa_cxl_counters port;
@@ -139,7 +139,7 @@ TEST(test_lines_that_have_to_go_are_written_back_or_dropped)
 	}
 }
 
-TEST(test_a_filter_without_room_takes_lines_back)
+TEST(a_filter_without_room_takes_lines_back)
 {
 	struct nupa_cxl_snoop_counts counts;
 
@@ -159,7 +159,7 @@ TEST(test_a_filter_without_room_takes_lines_back)
 	coherent_free(&world);
 }
 
-TEST(test_the_device_asks_for_blocks_and_gets_one_answer_if_lines_agree)
+TEST(the_device_asks_for_blocks_and_gets_one_answer_if_lines_agree)
 {
 	uint8_t all[256];
 
@@ -188,7 +188,7 @@ TEST(test_the_device_asks_for_blocks_and_gets_one_answer_if_lines_agree)
 	coherent_free(&world);
 }
 
-TEST(test_a_snoop_that_meets_a_request_is_a_conflict)
+TEST(a_snoop_that_meets_a_request_is_a_conflict)
 {
 	struct cache_set *set;
 
@@ -208,7 +208,7 @@ TEST(test_a_snoop_that_meets_a_request_is_a_conflict)
 	coherent_free(&world);
 }
 
-TEST(test_poison_is_not_cached_and_goes_with_a_whole_line)
+TEST(poison_is_not_cached_and_goes_with_a_whole_line)
 {
 	struct nupa_cxl_counters port;
 
@@ -229,7 +229,7 @@ TEST(test_poison_is_not_cached_and_goes_with_a_whole_line)
 	coherent_free(&world);
 }
 
-TEST(test_what_a_dead_link_or_host_has_changed_is_poisoned)
+TEST(lines_changed_by_a_dead_link_or_host_are_poisoned)
 {
 	struct nupa_cxl_cache_counts counts;
 
@@ -255,7 +255,7 @@ TEST(test_what_a_dead_link_or_host_has_changed_is_poisoned)
 	coherent_free(&world);
 }
 
-TEST(test_who_leaves_in_order_writes_back)
+TEST(a_host_that_leaves_in_order_writes_back)
 {
 	struct nupa_cxl_cache_shape none = { .host = 0 };
 	struct nupa_cxl_snoop_counts counts;
@@ -280,7 +280,7 @@ TEST(test_who_leaves_in_order_writes_back)
 	coherent_free(&world);
 }
 
-TEST(test_what_cannot_be_is_refused)
+TEST(impossible_caches_and_filters_are_refused)
 {
 	struct nupa_cxl_cache_shape shape = { .host = 0, .sets = 4, .ways = 1 };
 	struct nupa_cxl_snoop_counts counts;
@@ -352,7 +352,7 @@ static void *run(void *context)
 	return NULL;
 }
 
-TEST(test_hosts_in_threads_see_each_others_writes_in_order)
+TEST(hosts_in_threads_see_each_others_writes_in_order)
 {
 	static const uint32_t ways[] = { 2, 1, 2, 0 };
 	static const uint32_t hosts[] = { 0, 1, 2, 3, 0 };
@@ -396,7 +396,7 @@ static void *run_part(void *context)
 	return NULL;
 }
 
-TEST(test_threads_of_one_host_share_its_cache)
+TEST(threads_of_one_host_share_its_cache)
 {
 	static const uint32_t parts[] = { 1, 2, 3 };
 	pthread_t threads[3];

@@ -91,7 +91,7 @@ static void step(uint64_t *seed)
 	}
 }
 
-TEST(test_every_read_is_the_last_write)
+TEST(every_read_is_the_last_write)
 {
 	uint64_t seed = test_seed(), end = test_now_ns() + test_fuzz_ns(1);
 

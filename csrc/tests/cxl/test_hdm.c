@@ -152,7 +152,7 @@ static void compare(const struct builder *b, uint64_t hpa)
 
 static struct builder builder;
 
-TEST(test_random_tables_decode_as_the_slow_model)
+TEST(random_tables_decode_as_the_slow_model)
 {
 	struct builder *b = &builder;
 
@@ -175,7 +175,7 @@ TEST(test_random_tables_decode_as_the_slow_model)
 	}
 }
 
-TEST(test_a_range_may_end_with_the_last_address)
+TEST(a_range_may_end_with_the_last_address)
 {
 	struct nupa_cxl_range range = { UINT64_MAX - 4095, UINT64_MAX, 0, 0 };
 	struct nupa_cxl_node node = { .kind = NUPA_CXL_DEVICE,
@@ -193,7 +193,7 @@ TEST(test_a_range_may_end_with_the_last_address)
 }
 
 /* Tables that the check must refuse: each is one change of a valid table. */
-TEST(test_tables_that_are_none_are_refused)
+TEST(invalid_tables_are_refused)
 {
 	static const uint16_t hops[2] = { 0, 1 };
 	const struct nupa_cxl_range good_ranges[2] = { { 0, 63, 0, 0 }, { 64, 127, 1, 0 } };

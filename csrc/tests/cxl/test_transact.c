@@ -35,15 +35,28 @@ static const struct nupa_cxl_range ranges[] = { { BASE, BASE + REGION_BYTES - 1,
 static const struct nupa_cxl_table table = { ranges, nodes, hops, 1, 3, 4 };
 static const struct nupa_cxl_table empty;
 
+static struct nupa_cxl_memory *devices[2];
+
 static struct nupa_cxl_bus *bus_make(void)
 {
 	struct nupa_cxl_bus *bus = nupa_cxl_bus_new(2, 3);
 
 	CHECK(bus);
 	CHECK_EQ(nupa_cxl_bus_set_table(bus, &table), 0);
-	for (uint32_t i = 0; i < 2; i++)
-		CHECK_EQ(nupa_cxl_bus_set_device(bus, i, memory[i], DEVICE_BYTES), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct nupa_cxl_part all = { .bytes = DEVICE_BYTES };
+
+		CHECK((all.memory = devices[i] = nupa_cxl_memory_new(memory[i], DEVICE_BYTES)));
+		CHECK_EQ(nupa_cxl_bus_set_parts(bus, i, &all, 1), 0);
+	}
 	return bus;
+}
+
+static void bus_close(struct nupa_cxl_bus *bus)
+{
+	nupa_cxl_bus_free(bus);
+	for (uint32_t i = 0; i < 2; i++)
+		nupa_cxl_memory_free(devices[i]);
 }
 
 static void fill(uint8_t *bytes, size_t n, uint64_t seed)
@@ -63,7 +76,7 @@ static uint32_t read_status(struct nupa_cxl_bus *bus, uint64_t hpa, uint8_t line
 	return nupa_cxl_read(bus, hpa, line, 64).status;
 }
 
-TEST(test_what_is_written_is_in_the_devices_and_comes_back)
+TEST(written_bytes_are_in_the_devices_and_come_back)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	uint8_t wanted[REGION_BYTES], found[REGION_BYTES];
@@ -83,10 +96,10 @@ TEST(test_what_is_written_is_in_the_devices_and_comes_back)
 		CHECK_EQ(counters.writes, lines);
 		CHECK_EQ(counters.partial_writes + counters.refused + counters.poison, 0);
 	}
-	nupa_cxl_bus_free(bus);
+	bus_close(bus);
 }
 
-TEST(test_bytes_of_any_place_are_as_in_a_copy)
+TEST(bytes_of_any_place_are_as_in_a_copy)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	uint64_t seed = test_seed();
@@ -106,10 +119,10 @@ TEST(test_bytes_of_any_place_are_as_in_a_copy)
 		CHECK_EQ(nupa_cxl_read(bus, BASE + at, found, n).status, NUPA_CXL_OK);
 		CHECK(!memcmp(found, copy + at, n));
 	}
-	nupa_cxl_bus_free(bus);
+	bus_close(bus);
 }
 
-TEST(test_nobody_answers_with_all_ones)
+TEST(addresses_without_memory_read_as_all_ones)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_result result;
@@ -129,16 +142,16 @@ TEST(test_nobody_answers_with_all_ones)
 	CHECK_EQ(device, 1);
 	CHECK_EQ(dpa, 3);
 	/* A device that is taken away: the other goes on. */
-	CHECK_EQ(nupa_cxl_bus_set_device(bus, 1, NULL, 0), 0);
+	CHECK_EQ(nupa_cxl_bus_set_parts(bus, 1, NULL, 0), 0);
 	CHECK_EQ(read_status(bus, BASE + 512, found), NUPA_CXL_NO_MEMORY);
 	check_all(found, 64, 0xFF);
 	CHECK_EQ(read_status(bus, BASE, found), NUPA_CXL_OK);
 	CHECK_EQ(nupa_cxl_bus_set_table(bus, &empty), 0);
 	CHECK_EQ(read_status(bus, BASE, found), NUPA_CXL_NO_DECODER);
-	nupa_cxl_bus_free(bus);
+	bus_close(bus);
 }
 
-TEST(test_poison_is_read_until_its_whole_line_is_written)
+TEST(poison_is_read_until_its_whole_line_is_written)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_counters counters;
@@ -167,12 +180,12 @@ TEST(test_poison_is_read_until_its_whole_line_is_written)
 	CHECK_EQ(nupa_cxl_bus_set_poison(bus, 1, 64, DEVICE_BYTES, true), -EINVAL);
 	CHECK_EQ(nupa_cxl_bus_set_poison(bus, 1, UINT64_MAX - 63, 64, true), -EINVAL);
 	CHECK_EQ(nupa_cxl_bus_set_poison(bus, 2, 0, 64, true), -EINVAL);
-	nupa_cxl_bus_free(bus);
+	bus_close(bus);
 }
 
 /* Each device has lines of both memories, and a gap; the first one's second part is the second
  * one's, too. */
-TEST(test_a_device_has_parts_of_memory_that_others_share)
+TEST(a_device_has_parts_of_memory_that_others_share)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_memory *both[2];
@@ -208,13 +221,13 @@ TEST(test_a_device_has_parts_of_memory_that_others_share)
 	CHECK_EQ(read_status(bus, BASE + 512, found), NUPA_CXL_VIRAL);
 	CHECK_EQ(nupa_cxl_bus_set_parts(bus, 0, first, 1), 0);
 	CHECK_EQ(read_status(bus, BASE + 2048, found), NUPA_CXL_NO_MEMORY);
-	nupa_cxl_bus_free(bus);
+	bus_close(bus);
 	for (uint32_t i = 0; i < 2; i++)
 		nupa_cxl_memory_free(both[i]);
 	nupa_cxl_memory_free(NULL);
 }
 
-TEST(test_parts_that_cannot_be_are_refused)
+TEST(parts_that_cannot_be_are_refused)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_memory *whole = nupa_cxl_memory_new(memory[0], DEVICE_BYTES);
@@ -236,11 +249,11 @@ TEST(test_parts_that_cannot_be_are_refused)
 	CHECK_EQ(nupa_cxl_memory_set_poison(whole, 32, 64, true), -EINVAL);
 	CHECK_EQ(nupa_cxl_memory_set_poison(whole, DEVICE_BYTES, 64, true), -EINVAL);
 	CHECK_EQ(nupa_cxl_memory_is_poisoned(whole, DEVICE_BYTES), -EINVAL);
-	nupa_cxl_bus_free(bus);
+	bus_close(bus);
 	nupa_cxl_memory_free(whole);
 }
 
-TEST(test_a_viral_device_gives_and_takes_nothing)
+TEST(a_viral_device_gives_and_takes_nothing)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	uint8_t line[64] = { 1 }, found[64];
@@ -255,10 +268,10 @@ TEST(test_a_viral_device_gives_and_takes_nothing)
 	CHECK_EQ(nupa_cxl_bus_set_viral(bus, 0, false), 0);
 	CHECK_EQ(read_status(bus, BASE, found), NUPA_CXL_OK);
 	CHECK_EQ(nupa_cxl_bus_set_viral(bus, 2, true), -EINVAL);
-	nupa_cxl_bus_free(bus);
+	bus_close(bus);
 }
 
-TEST(test_a_link_that_is_down_stops_what_comes_its_way)
+TEST(a_link_that_is_down_stops_what_comes_its_way)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_counters counters;
@@ -281,10 +294,10 @@ TEST(test_a_link_that_is_down_stops_what_comes_its_way)
 	check_all(found, 64, 0);
 	CHECK_EQ(nupa_cxl_bus_set_link(bus, 3, true), -EINVAL);
 	CHECK_EQ(nupa_cxl_bus_counters(bus, 3, &counters), -EINVAL);
-	nupa_cxl_bus_free(bus);
+	bus_close(bus);
 }
 
-TEST(test_what_a_bus_cannot_be_is_refused)
+TEST(impossible_tables_and_buses_are_refused)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct nupa_cxl_table broken = table;
@@ -292,10 +305,8 @@ TEST(test_what_a_bus_cannot_be_is_refused)
 
 	broken.n_nodes = 2;
 	CHECK_EQ(nupa_cxl_bus_set_table(bus, &broken), -EINVAL);
-	CHECK_EQ(nupa_cxl_bus_set_device(bus, 0, memory[0], 100), -EINVAL);
-	CHECK_EQ(nupa_cxl_bus_set_device(bus, 2, memory[0], 64), -EINVAL);
 	CHECK_EQ(read_status(bus, BASE, found), NUPA_CXL_OK);
-	nupa_cxl_bus_free(bus);
+	bus_close(bus);
 	CHECK(!nupa_cxl_bus_new(1 << 17, 1));
 	CHECK_EQ(errno, EINVAL);
 	nupa_cxl_bus_free(NULL);
@@ -325,7 +336,7 @@ static void *work(void *context)
 	return NULL;
 }
 
-TEST(test_threads_go_on_while_tables_change)
+TEST(threads_go_on_while_tables_change)
 {
 	struct nupa_cxl_bus *bus = bus_make();
 	struct worker workers[3];
@@ -353,6 +364,6 @@ TEST(test_threads_go_on_while_tables_change)
 	CHECK_EQ(nupa_cxl_bus_counters(bus, UPSTREAM, &counters), 0);
 	CHECK(counters.reads <= 12000 && counters.writes <= 12000);
 	CHECK(12000 - counters.writes <= n_missed);
-	nupa_cxl_bus_free(bus);
+	bus_close(bus);
 	nupa_cxl_memory_free(second);
 }
