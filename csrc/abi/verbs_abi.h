@@ -19,16 +19,9 @@
 #include <sys/types.h>
 
 #define ETHERNET_LL_SIZE 6
-#define IB_GRH_FLOWLABEL_MASK 0xfffff
-#define IB_ROCE_UDP_ENCAP_VALID_PORT_MIN 0xc000
-#define IB_ROCE_UDP_ENCAP_VALID_PORT_MAX 0xffff
-#define IBV_ALLOCATOR_USE_DEFAULT ((void *)-1)
 
 /* ibv_context.abi_compat of a context that sits inside a verbs_context. */
 #define __VERBS_ABI_IS_EXTENDED ((void *)UINTPTR_MAX)
-
-/* A caller whose structure is *sz* bytes long knows the field. */
-#define vext_field_avail(type, fld, sz) (offsetof(type, fld) < (sz))
 
 struct _ibv_device_ops {
 	struct ibv_context *(*_dummy1)(struct ibv_device *device, int cmd_fd);

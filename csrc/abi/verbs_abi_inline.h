@@ -17,8 +17,6 @@
 	X(wr_send, (struct ibv_qp_ex * qp), (qp))                                                  \
 	X(wr_send_imm, (struct ibv_qp_ex * qp, uint32_t imm_data), (qp, imm_data))                 \
 	X(wr_send_inv, (struct ibv_qp_ex * qp, uint32_t rkey), (qp, rkey))                         \
-	X(wr_send_tso, (struct ibv_qp_ex * qp, void *hdr, uint16_t hdr_sz, uint16_t mss),          \
-	  (qp, hdr, hdr_sz, mss))                                                                  \
 	X(wr_rdma_write, (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr), (qp, rkey, addr))  \
 	X(wr_rdma_write_imm,                                                                       \
 	  (struct ibv_qp_ex * qp, uint32_t rkey, uint64_t addr, uint32_t imm_data),                \
@@ -81,9 +79,7 @@ static inline int ibv_wr_complete(struct ibv_qp_ex *qp)
 	X(uint8_t, sl)                                                                             \
 	X(uint8_t, dlid_path_bits)                                                                 \
 	X(uint64_t, completion_ts)                                                                 \
-	X(uint64_t, completion_wallclock_ns)                                                       \
-	X(uint16_t, cvlan)                                                                         \
-	X(uint32_t, flow_tag)
+	X(uint64_t, completion_wallclock_ns)
 
 #define NUPA_WC_INLINE(type, field)                                                                \
 	static inline type ibv_wc_read_##field(struct ibv_cq_ex *cq)                               \
@@ -92,16 +88,6 @@ static inline int ibv_wr_complete(struct ibv_qp_ex *qp)
 	}
 NUPA_WC_READS(NUPA_WC_INLINE)
 #undef NUPA_WC_INLINE
-
-static inline uint32_t ibv_wc_read_invalidated_rkey(struct ibv_cq_ex *cq)
-{
-	return cq->read_imm_data(cq);
-}
-
-static inline void ibv_wc_read_tm_info(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *info)
-{
-	cq->read_tm_info(cq, info);
-}
 
 static inline int ibv_start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr)
 {
@@ -154,19 +140,6 @@ static inline int ibv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 static inline uint32_t ibv_inc_rkey(uint32_t rkey)
 {
 	return (rkey & ~UINT32_C(0xff)) | ((rkey + 1) & 0xff);
-}
-
-/* RoCE v2 source port from a flow label (IBTA annex A17.9.1). */
-static inline uint16_t ibv_flow_label_to_udp_sport(uint32_t flow_label)
-{
-	uint32_t folded = (flow_label & 0x3fff) ^ ((flow_label & 0xfc000) >> 14);
-
-	return (uint16_t)(folded | IB_ROCE_UDP_ENCAP_VALID_PORT_MIN);
-}
-
-static inline int ibv_is_qpt_supported(uint32_t caps, enum ibv_qp_type type)
-{
-	return (caps & (UINT32_C(1) << (unsigned int)type)) != 0;
 }
 
 #endif
