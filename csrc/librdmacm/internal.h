@@ -104,8 +104,7 @@ struct ibv_xrcd *rdma_device_xrcd(struct rdma_device *device);
 
 /* event.c */
 struct rdma_event_channel *rdma_channel_open(void);
-/* Synchronous calls: waits for the event and keeps it in the id. */
-int rdma_complete(struct rdma_private *id);
+void rdma_release_event(struct rdma_event *event);
 void rdma_drop_event(struct rdma_private *id);
 void rdma_wait_done(struct rdma_private *id, const uint32_t *done, uint32_t wanted);
 
@@ -120,15 +119,20 @@ void rdma_private_free(struct rdma_private *id);
 /* Fills in the facts that the core knows by now: addresses, device, path. 0 or an errno. */
 int rdma_refresh(struct rdma_private *id);
 
-/* connect.c */
-int rdma_connection_ready(struct rdma_private *id);
 /* qp.c */
 void rdma_qp_to_error(struct rdma_private *id);
 int rdma_qp_to_rtr(struct rdma_private *id, uint8_t responder_resources);
 int rdma_qp_to_rts(struct rdma_private *id, uint8_t initiator_depth);
+int rdma_connection_ready(struct rdma_private *id);
 
-/* multicast.c */
+/* group.c */
 int rdma_group_joined(struct rdma_group *group, const struct nupa_cm_event *event);
+/* It was removed from the list before. */
+int rdma_leave_group(struct rdma_private *id, struct rdma_group *group);
 void rdma_leave_all(struct rdma_private *id);
+
+/* get_event.c */
+/* Synchronous calls: waits for the event and keeps it in the id. */
+int rdma_complete(struct rdma_private *id);
 
 #endif

@@ -1,22 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Multicast groups of an id: its QP is attached when the program gets the event of the join. */
+ * Multicast groups joined and left by address. */
 #include "librdmacm/internal.h"
 
 #include <stdlib.h>
-
-int rdma_group_joined(struct rdma_group *group, const struct nupa_cm_event *event)
-{
-	struct ibv_qp *qp = group->id->id.qp;
-	int error;
-
-	group->mgid = event->ah.grh.dgid;
-	group->mlid = event->ah.dlid;
-	if (!qp || group->send_only)
-		return 0;
-	error = ibv_attach_mcast(qp, &group->mgid, group->mlid);
-	group->attached = !error;
-	return -error;
-}
 
 static socklen_t addr_bytes(const struct sockaddr *addr)
 {
@@ -72,22 +58,6 @@ int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *cont
 	return join(rdma_private_of(id), addr, RDMA_MC_JOIN_FLAG_FULLMEMBER, context);
 }
 
-/* It was removed from the list before. */
-static int leave(struct rdma_private *id, struct rdma_group *group)
-{
-	uint32_t got = nupa_cm_leave(id->cm, &group->cm);
-	int error = 0;
-
-	if (id->sync)
-		rdma_drop_event(id);
-	/* Another thread may have got the event, and be about to attach the QP. */
-	rdma_wait_done(id, &group->events_done, got);
-	if (group->attached && id->id.qp)
-		error = ibv_detach_mcast(id->id.qp, &group->mgid, group->mlid);
-	free(group);
-	return rdma_result(error);
-}
-
 int rdma_leave_multicast(struct rdma_cm_id *ibv, struct sockaddr *addr)
 {
 	struct rdma_private *id = rdma_private_of(ibv);
@@ -106,20 +76,5 @@ int rdma_leave_multicast(struct rdma_cm_id *ibv, struct sockaddr *addr)
 	if (found)
 		nupa_list_del(&found->link);
 	pthread_mutex_unlock(&id->mutex);
-	return found ? leave(id, found) : rdma_result(EADDRNOTAVAIL);
-}
-
-/* man rdma_leave_multicast: destroying an id leaves all its groups. */
-void rdma_leave_all(struct rdma_private *id)
-{
-	for (;;) {
-		struct nupa_list *link;
-
-		pthread_mutex_lock(&id->mutex);
-		link = nupa_list_pop(&id->groups);
-		pthread_mutex_unlock(&id->mutex);
-		if (!link)
-			return;
-		(void)leave(id, container_of(link, struct rdma_group, link));
-	}
+	return found ? rdma_leave_group(id, found) : rdma_result(EADDRNOTAVAIL);
 }

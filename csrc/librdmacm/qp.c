@@ -272,3 +272,19 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 	id->qp = NULL;
 	destroy_cqs(id);
 }
+
+/* The reply has come: the QP becomes ready to send, and the other side may. */
+int rdma_connection_ready(struct rdma_private *id)
+{
+	int error;
+
+	if (rdma_qp_to_rtr(id, RDMA_MAX_RESP_RES) || rdma_qp_to_rts(id, RDMA_MAX_INIT_DEPTH))
+		error = errno;
+	else
+		error = nupa_cm_ready(id->cm);
+	if (!error)
+		return 0;
+	rdma_qp_to_error(id);
+	(void)nupa_cm_reject(id->cm, false, NULL, 0); /* fails if the other side was faster */
+	return rdma_result(error);
+}
