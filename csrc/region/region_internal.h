@@ -48,7 +48,7 @@ int nupa_region_get_in(struct nupa_fabric *fabric, const struct nupa_regions *t,
 		       struct nupa_region_info *out);
 int nupa_region_find_in(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64_t id,
 			struct nupa_region_info *out);
-/* What a body says. */
+/* The contents of a body. */
 void nupa_region_tell(const struct nupa_region_body *body, struct nupa_region_info *out);
 /* The word of a region that is published over the extent; 0: there is none. */
 uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The counters of the host's port, as in `nupa show`: the flows of every attachment, past and
- * present, that passed the port; and their messages dropped, repeated or rejected. */
+ * The counters of the host's port, as in `nupa show`.  They have the flows of every attachment,
+ * past and present, that passed the port, and messages dropped, repeated or rejected. */
 #include "shim/shim.h"
 
 #include "base/atomics.h"

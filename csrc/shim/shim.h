@@ -63,8 +63,8 @@ const char *nupa_shim_path(const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTE
 /* The program's name of a path of the copy, in place. */
 void nupa_shim_name(char *path);
 
-/* tree.c: makes the tree at *root*, and renews the live files that *path* (a path of the device) is
- * or contains. 0 or a negative errno. */
+/* tree.c: makes the tree at *root*, and renews the live files at or below *path*, a path of the
+ * device.  0 or a negative errno. */
 int nupa_shim_tree_show(const char *root, const char *fabric, const char *host, const char *path);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The tree: real files that mirror the device's paths, one tree for each host of a fabric, shared
- * by all its programs, removed with the fabric.  The first program to look makes it, in a folder of
+ * The tree: real files that mirror the device's paths.  Each host of a fabric has one, shared by
+ * all its programs and removed with the fabric.  The first program to look makes it, in a folder of
  * its own, which is renamed when it is complete.  Nothing here waits for another process, and no fd
  * stays open. */
 #define _GNU_SOURCE

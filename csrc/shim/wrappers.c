@@ -3,7 +3,7 @@
  * copies.
  *
  * Any of them may be called before this library's constructor, after its destructor, from a signal
- * handler or between fork and exec: any other path costs a comparison and touches nothing else. */
+ * handler or between fork and exec.  Any other path costs a comparison and touches nothing else. */
 #define _GNU_SOURCE
 /* The symbols themselves are defined here, not what headers make of their names. */
 #undef _FORTIFY_SOURCE

@@ -123,7 +123,7 @@ struct nupa_engine {
 	uint64_t probe_value;       /* slot->probe_addr points at it */
 	uint32_t objects;           /* handles given out */
 
-	struct nupa_injector *injector; /* whose packets enter here; NULL: none */
+	struct nupa_injector *injector; /* its packets enter here; NULL: none */
 
 	/* Threads. */
 	pthread_t port_thread, watch_thread;

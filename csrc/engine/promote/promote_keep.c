@@ -14,7 +14,7 @@
 /* Of a control block, on either side of the head of its list of robust mutexes. */
 #define TCB_BEFORE_BYTES 1024u
 #define TCB_BEHIND_BYTES 3072u
-#define FRAMES_BYTES 65536u /* what we may use of our own stack meanwhile */
+#define FRAMES_BYTES 65536u /* of our own stack, for our use meanwhile */
 
 /* A thread's control block holds the head of its list of robust mutexes, and at the top of its
  * stack lies the control block.  The main thread's stack has a mapping of its own. */

@@ -68,7 +68,7 @@ static void complete_failed(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 void nupa_requester_flush(struct nupa_qp *qp)
 {
 	if (unlikely(qp->stuck))
-		nupa_fault_unstick(qp); /* what is done is done */
+		nupa_fault_unstick(qp); /* done requests are done */
 	nupa_retry_stop(qp);
 	while (qp->sq.acked != qp->sq.posted) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, qp->sq.acked++);

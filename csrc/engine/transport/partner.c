@@ -70,7 +70,7 @@ bool nupa_responder_meet_incarnation(struct nupa_qp *qp, const struct nupa_chann
 		(qp->xrc == NUPA_XRC_TARGET) ||
 	    nupa_load_relaxed(&partner->incarnation) != incarnation)
 		return false;
-	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN) { /* what the one before asked for is void */
+	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN) { /* requests of the former one are void */
 		qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
 		qp->jobs_head = qp->jobs_tail;
 		qp->n_answers = 0;

@@ -310,7 +310,7 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 	nupa_responder_take(qp, msg, payload);
 }
 
-/* --- what waited in a backlog -------------------------------------------------------- */
+/* --- messages of a backlog ---------------------------------------------------------- */
 
 static void deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload,
 		    const uint8_t *grh)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Rings of processes that are hostile, or died in the middle: what a watch makes of them lies in
- * its buffer, is no longer than it says, and comes to an end.  NUPA_FUZZ_SECONDS says for how long;
- * the seed is printed. */
+ * Rings of processes that are hostile, or died in the middle.  The packets that a watch makes of
+ * them lie in its buffer, are no longer than they say, and come to an end.  NUPA_FUZZ_SECONDS is
+ * the duration; the seed is printed. */
 #include "tests/support/end.h"
 #include "tests/support/recorder.h"
 #include "capture/watch.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A watch and the rings of attachments: the order of records, lost ones, rings of dead processes,
- * and frames, faults and messages larger than the reader's buffer. */
+ * A watch and the rings of attachments: the order of records, lost records, rings of dead
+ * processes. Frames, faults and messages are larger than the reader's buffer, too. */
 #include "tests/support/end.h"
 #include "segment/segment_internal.h"
 #include "tests/support/watched.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The promises of the labels of atomics.h, on a weakly ordered machine: all executions of a
- * consumer whose loads happen out of order (ordered/weak.h), and the order of a producer's stores.
+ * The promises of the labels of atomics.h, on a weakly ordered machine.  Tested are all executions
+ * of a consumer whose loads happen out of order (ordered/weak.h), and the order of a producer's
+ * stores.
  *
  *   P1, C1, C7  test_channel_order: ring lines, by the long way and by the express lane
  *   P2, C2      test_channel_order: the head is stored by release, behind the reads of the line

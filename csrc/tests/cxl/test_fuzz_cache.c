@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Random requests of 2 to 8 hosts, of the device and of links, against plain bytes: every read has
- * what was last written, and what has to hold holds after each.  The seed is printed;
- * NUPA_FUZZ_SECONDS says for how long. */
+ * Random requests of 2 to 8 hosts, of the device and of links, against plain bytes.  Every read
+ * returns the bytes last written, and the invariants hold after each request.  The seed is printed;
+ * NUPA_FUZZ_SECONDS is the duration. */
 #include "cxl/bus.h"
 #include "tests/support/coherent.h"
 #include "tests/support/runner.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * An engine's counters of messages dropped, repeated or rejected: each counter by an event that
- * causes it, and no other one with it; counters outlive their attachment. */
+ * An engine's counters of messages dropped, repeated or rejected.  Each counter changes by the
+ * event that it counts, and no other one with it.  Counters outlive their attachment. */
 #include "engine/device/device.h"
 #include "tests/support/target.h"
 

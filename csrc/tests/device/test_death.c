@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A peer that is killed, whatever it is doing: the other side hears of it within a second, nothing
- * hangs, and the fabric serves the next. */
+ * A peer that is killed during any operation.  The other side hears of it within a second, nothing
+ * hangs, and the fabric serves the next peer. */
 #include "base/atomics.h"
 #include "tests/support/target.h"
 #include "region/slot_life.h"

@@ -82,7 +82,7 @@ static void scribble_free(struct scribble *scribble)
 
 /* --- queue pairs --------------------------------------------------------------------- */
 
-/* READs of the peer wait for room in our ring to it; with their region gone they are refused while
+/* READs of the peer wait for room in our ring to it.  With their region gone they are refused while
  * the QP settles, which raises an event. */
 TEST(a_queue_pair_leaves_no_event_that_was_raised_while_it_was_destroyed)
 {

@@ -10,8 +10,8 @@
 FACE uint32_t face_split(uint32_t access, uint64_t address, uint64_t bytes, uint32_t tag,
 			 const uint8_t *data, const uint8_t *words, uint8_t *out, uint32_t room);
 
-/* Each TLP or message of an access, behind its length in 4 bytes.  data: what is read or written;
- * words: an atomic's operands, 16 bytes, what was there before, what is after it.  Returns how many
+/* Each TLP or message of an access, behind its length in 4 bytes.  data: the bytes read or written.
+ * words: an atomic's operands, 16 bytes, the values before and after it.  Returns the number of
  * bytes; 0 if there is no room. */
 uint32_t face_split(uint32_t access, uint64_t address, uint64_t bytes, uint32_t tag,
 		    const uint8_t *data, const uint8_t *words, uint8_t *out, uint32_t room)

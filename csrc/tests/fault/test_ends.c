@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Faults that programs notice: poison, ports that go down, completions that do not come, QPs that
- * end; what unreliable services lose; and that all is as before when there are no faults. */
+ * end, messages that unreliable services lose.  All is as before when there are no faults. */
 #include "engine/device/device.h"
 #include "tests/support/faults.h"
 #include "tests/support/target.h"

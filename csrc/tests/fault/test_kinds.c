@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Faults, one kind at a time: what each does to messages, what is counted, and that RC notices
- * nothing of those that a requester can make good. */
+ * Faults, one kind at a time: the effect of each on messages and counters.  RC notices nothing of
+ * those that a requester can make good. */
 #include "tests/support/faults.h"
 
 #include <string.h>
@@ -225,8 +225,8 @@ TEST(a_requester_that_hears_nothing_gives_up_after_its_retries)
 	fabric_close(fabric, a, b);
 }
 
-/* 256 parts an operation, of which one in twenty is hit: never all of them in a row get through,
- * and the same one gets lost in all its tries (request or first part: 0.0975 each) once in 10^8. */
+/* 256 parts an operation, of which one in twenty is hit: never all of them in a row get through.
+ * The same one gets lost in all its tries (request or first part: 0.0975 each) once in 10^8. */
 TEST(long_messages_go_on_where_they_stopped)
 {
 	enum { BYTES = 1u << 20 };

@@ -2,8 +2,8 @@
  * Mixtures of faults that come and go at random, under traffic of all kinds between three hosts: RC
  * delivers exactly once, in order, intact.  The seed is printed.
  *
- * Each flow is a QP that asks its partner for everything: sends and writes with immediate data that
- * bear their number, reads of known data, and atomics whose results count those before them. */
+ * Each flow is a QP that asks its partner for all operations.  Sends and writes with immediate data
+ * bear their number, reads have known data, and results of atomics count those before them. */
 #include "tests/support/end.h"
 #include "engine/fault/fault.h"
 

@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* After a refusal comes an EXIT with EPROTO, and nothing is taken until the client has gone: what
- * the socket's half that is still open then gets is the HELLO of the next one. */
+/* After a refusal comes an EXIT with EPROTO, and nothing is taken until the client has gone.  The
+ * half of the socket that is still open then gets the HELLO of the next client. */
 static void check_refused(struct client *client, const char *why)
 {
 	struct outcome outcome = finish(client);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory that the kernel pins while it is promoted: it stays promoted after its deregistration, the
- * program finds whatever is stored there, and it goes when it can. */
+ * Memory that the kernel pins while it is promoted.  It stays promoted after its deregistration,
+ * the program finds all data stored there, and it becomes private when it can. */
 #define _GNU_SOURCE
 #include "base/atomics.h"
 #include "tests/support/end.h"
@@ -264,7 +264,7 @@ TEST(pages_that_the_program_unmaps_are_freed)
 
 #define CHUNK ((size_t)1 << 20)
 
-/* In a thread malloc has an arena of its own, which shrinks by a madvise that nobody can intercept:
+/* In a thread malloc has an arena of its own.  It shrinks by a madvise that nobody can intercept;
  * the C library does not count on zeros there. */
 static void *use_arena(void *arg)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Promotion and what a program can see of its memory: which kinds of it stay as they are, and that
- * the others behave as before, while they are promoted and after. */
+ * Promotion and a program's view of its memory.  Some kinds of memory stay as they are; the others
+ * behave as before, while they are promoted and after. */
 #define _GNU_SOURCE
 #include "segment/limits.h"
 #include "tests/support/promoted.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Promotion and peers: one process registers memory of all kinds and does to it what programs do,
- * the other one writes to it, reads it and adds to it, by whatever mover serves each. */
+ * Promotion and peers.  One process registers memory of all kinds and uses it as programs do.  The
+ * other one writes to it, reads it and adds to it, by the mover that serves each. */
 #define _GNU_SOURCE
 #include "base/atomics.h"
 #include "tests/support/end.h"
@@ -344,8 +344,8 @@ static void *register_part(void *arg)
 	return NULL;
 }
 
-/* The peer writes by a region that cannot be promoted whole, and so by system calls, while part of
- * it is promoted for another one, and made private again. */
+/* The peer writes by a region that cannot be promoted whole, and so by system calls.  Meanwhile
+ * part of it is promoted for another one, and made private again. */
 static void promote_under_fire(const struct owner *owner)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -99,8 +99,8 @@ static void let_go(struct held *held)
 	held->n = 0;
 }
 
-/* So many registrations of random pieces of the words; half of them while others are held, which
- * they may overlap, the others find none of it promoted. */
+/* So many registrations of random pieces of the words.  Half of them come while others are held,
+ * which they may overlap; the others find none of it promoted. */
 static void register_randomly(uint32_t rounds)
 {
 	static uint64_t random;
@@ -255,8 +255,8 @@ static void *add_to_word(void *arg)
 	return NULL;
 }
 
-/* One word, of which the program and a peer are the two writers, in a page of which others are
- * registered and deregistered all the time. */
+/* The program and a peer write one word.  Other words of its page are registered and deregistered
+ * all the time. */
 TEST(atomics_of_peers_and_of_the_program_agree)
 {
 	struct held held = { 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Loads out of order, as a weakly ordered machine may do them: finds a missing acquire on any
- * machine, where neither QEMU nor TSan does (TSan knows no fences, and runs in order).
+ * Loads out of order, as a weakly ordered machine may do them.  They show a missing acquire on any
+ * machine.  Neither QEMU nor TSan does (TSan knows no fences, and runs in order).
  *
  * The code under test is compiled with -fsanitize=thread and without its runtime: each load, store
  * and fence of it calls weak.c.  A test says what a piece of memory holds at each step of a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packets that were damaged, cut off or never were any, each in memory of exactly its size: what is
- * decoded lies in it, and what is not damaged is understood.  NUPA_FUZZ_SECONDS says for how long;
- * the seed is printed. */
+ * Packets that were damaged, cut off or never were any, each in memory of exactly its size. Decoded
+ * layers lie in it, and intact packets are understood.  NUPA_FUZZ_SECONDS is the duration; the seed
+ * is printed. */
 #include "packet/crc.h"
 #include "packet/decode.h"
 #include "tests/support/runner.h"
@@ -27,8 +27,8 @@ static void put16(uint8_t *to, uint32_t value)
 	to[1] = (uint8_t)value;
 }
 
-/* A packet with a BTH of this opcode and so many bytes behind its headers; returns its length, and
- * the link type that it is of. */
+/* Makes a packet with a BTH of this opcode and so many bytes behind its headers.  Returns its
+ * length and its link type. */
 static uint32_t put_packet(uint8_t *p, uint8_t code, uint32_t load, uint32_t kind, uint32_t *link)
 {
 	uint32_t above = BTH + nupa_opcode(code).bytes + load + ICRC, at = 0;

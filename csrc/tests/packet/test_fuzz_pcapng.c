@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Files that were damaged, in memory of exactly their size: what is found in them lies in them,
- * every packet that is not damaged is found, and what was found is written and found again.  The
- * seed is printed. */
+ * Files that were damaged, in memory of exactly their size.  Packets found in them lie in them, and
+ * every intact packet is found.  Found packets are written and found again.  The seed is printed.
+ */
 #include "packet/pcapng.h"
 #include "tests/support/runner.h"
 

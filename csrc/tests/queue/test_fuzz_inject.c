@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packets that nobody would send, injected at a queue pair of each type in each state: each has its
- * verdict, and none touches memory beyond its region.  NUPA_FUZZ_SECONDS says for how long; the
+ * Packets that nobody would send, injected at a queue pair of each type in each state.  Each has
+ * its verdict, and none touches memory beyond its region.  NUPA_FUZZ_SECONDS is the duration; the
  * seed is printed. */
 #include "packet/crc.h"
 #include "tests/support/end.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages that no requester would send, to a queue pair of each type in each state: the receiver
- * may fail its connection, never touch memory beyond its region, nor send what is there.
- * NUPA_FUZZ_SECONDS says for how long; the seed is printed. */
+ * Messages that no requester would send, to a queue pair of each type in each state.  The receiver
+ * may fail its connection.  It neither touches memory beyond its region nor sends data from there.
+ * NUPA_FUZZ_SECONDS is the duration; the seed is printed. */
 #include "engine/device/device.h"
 #include "tests/support/end.h"
 #include "tests/support/runner.h"

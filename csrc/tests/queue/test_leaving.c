@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A peer that destroys its QPs and leaves, as programs do when they are done: what it took is
- * acknowledged, and what nobody took is answered by nobody, as on a network. */
+ * A peer that destroys its QPs and leaves, as programs do when they are done.  Messages that it
+ * took are acknowledged; the others get no answer, as on a network. */
 #include "engine/device/device.h"
 #include "tests/support/target.h"
 

@@ -232,8 +232,8 @@ TEST(requests_before_the_peer_is_ready_are_retried_between_processes)
 	requests_before_the_peer_is_ready(true, NUPA_MOVER_RELAY);
 }
 
-/* Many QPs whose peers become ready at random moments, while requests are on the way: none is
- * lost and none done twice, whatever refusals cross with what. */
+/* Many QPs whose peers become ready at random moments, while requests are on the way.  None is lost
+ * and none done twice, however refusals and requests cross. */
 TEST(a_peer_that_becomes_ready_at_any_moment_gets_each_message_once)
 {
 	enum { ROUNDS = 300, MESSAGES = 12 };
@@ -322,7 +322,7 @@ TEST(a_long_write_to_a_peer_that_never_becomes_ready_is_given_up_too)
 	fabric_close(fabric, a, b);
 }
 
-/* A request refused because the peer was not ready may be refused for want of a receive later; that
+/* A request refused because the peer was not ready may be refused for want of a receive later. That
  * wait has a limit of its own, or none. */
 TEST(a_wait_for_a_receive_outlives_the_wait_for_the_peer)
 {

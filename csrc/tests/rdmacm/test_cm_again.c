@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages of connection management that are lost, late or there twice (IBTA 12.9): they are sent
+ * Messages of connection management that are lost, late or there twice (IBTA 12.9).  They are sent
  * again, answered again, given up in the end, and never executed twice. */
 #include "tests/support/cm_end.h"
 #include "engine/cm/internal.h"

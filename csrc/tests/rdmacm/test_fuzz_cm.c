@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Messages of connection management that no partner would send, to listeners and to identifiers in
- * each state: connections may fail or come out of nowhere, nothing else happens.
- * NUPA_FUZZ_SECONDS says for how long; the seed is printed. */
+ * each state.  Connections may fail or come out of nowhere; nothing else happens.
+ * NUPA_FUZZ_SECONDS is the duration; the seed is printed. */
 #include "tests/support/cm_end.h"
 #include "engine/cm/internal.h"
 #include "engine/device/device.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Random calls of rdma_cm by three attachments and another process, which is killed at random, with
- * lies in their rings, faults, and ports that go down.  Each connection that was asked for ends
- * with an event, and nothing is left (AddressSanitizer).  NUPA_FUZZ_SECONDS says for how long; the
+ * Random calls of rdma_cm by three attachments and another process, which is killed at random.
+ * There are lies in their rings, faults, and ports that go down.  Each requested connection ends
+ * with an event, and nothing is left (AddressSanitizer).  NUPA_FUZZ_SECONDS is the duration; the
  * seed is printed. */
 #include "tests/support/cm_end.h"
 #include "engine/device/device.h"
@@ -20,7 +20,7 @@
 #define STEPS 300
 #define FIRST_PORT 7000
 
-/* A new owner of a slot clears rings that a peer may still read; the peer then finds that the line
+/* A new owner of a slot clears rings that a peer may still read.  The peer then finds that the line
  * is no longer intact (nupa_rx_intact).  To ThreadSanitizer that is a race. */
 #ifdef __SANITIZE_THREAD__
 #define SLOTS_CHANGE_OWNERS false

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions under several threads, and under processes that are killed at any instruction: what a
- * window shows is never somebody else's, quotas hold, and nothing is left behind. */
+ * Regions under several threads, and under processes that are killed at any instruction.  A window
+ * never shows memory of others, quotas hold, and nothing is left behind. */
 #include "tests/support/shared_region.h"
 
 #include "base/atomics.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Windows and links: a port that goes down takes the windows behind it away before the wait for
- * that returns, in each process; one that comes up gives none of them back. */
+ * Windows and links.  A port that goes down takes the windows behind it away in each process before
+ * the wait for that returns.  A port that comes up gives none of them back. */
 #include "base/atomics.h"
 #include "tests/support/runner.h"
 #include "tests/support/shared_region.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Random bytes in the segment, everywhere, while processes go on: their transfers may fail; none of
- * them crashes, hangs, or touches memory outside its region, for writing or for reading.  Memory
+ * Random bytes in the segment, everywhere, while processes go on.  Their transfers may fail.  No
+ * process crashes, hangs, or touches memory outside its region, for writing or for reading.  Memory
  * outside holds a number that must not turn up anywhere else.  NUPA_FUZZ_SECONDS is the duration;
  * the seed is printed. */
 #include "tests/support/party.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Memory that is really not coherent, for tests: each process is a kernel with a copy of the whole
- * segment.  A store is seen by nobody until it is flushed to the file, and a line that is not
+ * segment.  No other process sees a store until it is flushed to the file.  A line that is not
  * fetched from there is stale for ever. */
 #ifndef NUPA_TESTS_APART_H
 #define NUPA_TESTS_APART_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Both sides of rdma_cm for tests: two hosts in one process, each with a context and an event
- * channel, and short words for the steps of a connection. */
+ * channel.  Short functions take the steps of a connection. */
 #ifndef NUPA_TESTS_CM_END_H
 #define NUPA_TESTS_CM_END_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One end of a connection for tests: a context on a host of a fabric, with a PD, two CQs, a
- * region and a QP; and short words for what tests do with it. */
+ * One end of a connection for tests: a context on a host of a fabric, with a PD, two CQs, a region
+ * and a QP.  Short functions do with it what tests often need. */
 #ifndef NUPA_TESTS_END_H
 #define NUPA_TESTS_END_H
 

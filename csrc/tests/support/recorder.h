@@ -18,8 +18,8 @@ struct recorder {
 struct recorder recorder_open(struct nupa_fabric *fabric, uint32_t host);
 /* Gives the slot back. */
 void recorder_close(struct recorder *recorder);
-/* One record, as csrc/engine/trace/trace.c would write it, with the time of now unless time_ns says
- * so. *record: what its head says of kind, flags, peer and transfer. */
+/* Writes one record as csrc/engine/trace/trace.c would, with the time of now unless time_ns is set.
+ * *record: the kind, flags, peer and transfer of its head. */
 void recorder_put(struct recorder *recorder, struct nupa_trace_record record, uint64_t time_ns,
 		  const void *body, size_t body_bytes, const void *data, uint32_t data_bytes);
 /* A message between QPs of two recorders with all of its data. */

@@ -62,8 +62,8 @@ static unsigned int slower(void)
 	return text ? (unsigned int)atoi(text) : 1;
 }
 
-/* NUPA_TEST_SKIPS is a file with a line for each case that cannot run here: its name, or that of
- * the program, and what is missing, which is printed. */
+/* NUPA_TEST_SKIPS is a file with a line for each case that cannot run here.  The line has its name,
+ * or that of the program, and the reason, which is printed. */
 static bool is_skipped(const char *name)
 {
 	const char *path = getenv("NUPA_TEST_SKIPS");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Runs test cases, each in a process of its own: it starts without threads and may fork, and one
+ * Runs test cases, each in a process of its own.  A case starts without threads and may fork; one
  * that fails or hangs leaves the others alone. */
 #ifndef NUPA_TESTS_RUNNER_H
 #define NUPA_TESTS_RUNNER_H

@@ -42,8 +42,8 @@ struct answer {
 	struct end_address address;
 };
 
-/* The order of this process's accesses to the region and those of the engine's threads came from
- * the other process, unseen by TSan: take the engine's lock once, as each verb does. */
+/* Takes the engine's lock once, as each verb does.  The order of accesses to the region by this
+ * process and by the engine's threads came from the other process, unseen by TSan. */
 static void meet_engine(struct end *end)
 {
 	(void)end_state(end);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The other end of a connection, in this process or in one of its own: told what to do by the same
- * calls, so that a test runs both ways. */
+ * The other end of a connection, in this process or in one of its own.  The same calls tell it what
+ * to do, so that a test runs both ways. */
 #ifndef NUPA_TESTS_TARGET_H
 #define NUPA_TESTS_TARGET_H
 

@@ -53,8 +53,8 @@ struct xrc_remote {
 	uint32_t srqn;
 };
 
-/* A process that has an SRQ in the domain: a byte makes it post a receive; it answers when that is
- * posted, and when it has completed with the expected data. */
+/* A process that has an SRQ in the domain.  A word makes it post a receive.  It answers when that
+ * is posted, and when it has completed with the expected data. */
 struct xrc_remote xrc_remote_open(struct nupa_fabric *fabric, int fd);
 void xrc_remote_say(struct xrc_remote *remote, uint32_t word);
 void xrc_remote_hear(struct xrc_remote *remote, uint32_t word);
