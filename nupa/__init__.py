@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """NUPA: software RDMA over an emulated CXL fabric, on any Linux machine.
 
-Knows its version and who provides what; imports nothing, so that `nupa run` starts at once.  Import
-what you use: `nupa.fabric` (topologies, fabrics, hosts), `nupa.verbs` (pyverbs' names and
-behaviour).
+Knows its version and the providers of classes; imports nothing, so that `nupa run` starts at once.
+Its packages are imported by name: `nupa.fabric` (topologies, fabrics, hosts), `nupa.verbs`
+(pyverbs' names and behaviour).
 """
 
 __version__ = "0.1.0"

@@ -26,7 +26,7 @@ struct nupa_fabric {
 	uint64_t whole_bytes;
 	bool device;     /* it is not a file: it can only be mapped */
 	bool picture;    /* all mappings are private: a child's, or fenced */
-	bool fenced;     /* CAS: others took this process for dead: the mapping is private now */
+	bool fenced;     /* CAS: others declared this process dead: the mapping is private now */
 	uint32_t kernel; /* MACHINES: which of the superblock's is ours; SOFTWARE: our host + 1 */
 	struct nupa_bell *bell; /* processes of other kernels are woken by it; NULL: not at all */
 	uint64_t boot;          /* MACHINES: nupa_kernel_id() */

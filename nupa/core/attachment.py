@@ -70,7 +70,7 @@ class NetQueue:
         """Moves frames until stop(): None.  Else the host whose interface is gone.
 
         After that, run() serves the other hosts.  FabricError with ESTALE: this process was stopped
-        for so long that others took it for dead; open the fabric again.
+        for so long that others declared it dead; open the fabric again.
         """
         host = ffi.new("int *")
         rc = lib.nupa_pump_run(self._pump, host)

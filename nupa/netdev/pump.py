@@ -48,7 +48,7 @@ class Pump:
         self._names = {port.host: fabric.host(port.host).name for port in ports}
         self._threads: list[threading.Thread] = []
         self._queues: list[NetQueue] = []
-        #: Readable: "e": no interface is left; "s": others took this process for dead.
+        #: Readable: "e": no interface is left; "s": others declared this process dead.
         self.ended, self._end = os.pipe()
         try:
             for queue in range(max(len(port.fds) for port in ports)):
@@ -122,7 +122,7 @@ def main(argv: list[str] | None = None) -> int:
             return EXIT_FAILED
     try:
         while code is None:
-            say("was stopped for so long that others took it for dead: attaches again")
+            say("was stopped for so long that others declared it dead: attaches again")
             code = _pump(args, wake, None)
     except NupaError as error:
         say(str(error))
@@ -131,7 +131,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _pump(args: argparse.Namespace, wake: int, parent: socket.socket | None) -> int | None:
-    """Attaches and serves; returns the exit code, or None if others took this process for dead."""
+    """Attaches and serves; returns the exit code, or None if others declared this process dead."""
     with Fabric.open(args.segment) as fabric:
         if fabric.generation != args.generation:
             raise LocalError(f"the fabric {args.fabric!r} was replaced by another", errno.ESTALE)
@@ -151,7 +151,7 @@ def _told_to_go_on(parent: socket.socket, wake: int) -> bool:
 
 
 def _serve(pump: Pump, wake: int, args: argparse.Namespace) -> int | None:
-    """Serves until an event ends it; None: others took this process for dead."""
+    """Serves until an event ends it; None: others declared this process dead."""
     poll = select.poll()
     for fd in (wake, pump.ended, *args.holder):
         poll.register(fd, select.POLLIN)

@@ -237,8 +237,8 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	error = claim_slot(engine);
 	if (error == -ESTALE) {
 		snprintf(why, why_bytes,
-			 "this process was stopped for so long that others on fabric %s took it "
-			 "for dead: start it again",
+			 "this process was stopped for so long that others on fabric %s "
+			 "declared it dead: start it again",
 			 nupa_fabric_name(fabric));
 		engine_free(engine);
 		errno = ENODEV;

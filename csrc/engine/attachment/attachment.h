@@ -88,7 +88,7 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine);
 /* death.c */
 void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_channel_sweep(struct nupa_engine *engine);
-/* Others took us for dead and gave our slot away: what is stored from now on stays here. */
+/* Others declared us dead and gave our slot away: what is stored from now on stays here. */
 void nupa_engine_fence(struct nupa_engine *engine);
 
 #endif

@@ -121,7 +121,7 @@ void nupa_engine_fence(struct nupa_engine *engine)
 {
 	struct ibv_async_event event = { .event_type = IBV_EVENT_DEVICE_FATAL };
 
-	nupa_hint("this process was stopped for so long that others took it for dead; its "
+	nupa_hint("this process was stopped for so long that others declared it dead; its "
 		  "connections are closed: start it again");
 	fence_fabric(engine);
 	engine->forked = true;

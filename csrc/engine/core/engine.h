@@ -60,7 +60,7 @@ struct nupa_engine {
 	bool polls_bell; /* MACHINES: no futex wakes us; nor anything else, if it does not ring */
 	bool rings;      /* it has a doorbell (bell.h), for itself and for ringing others */
 	bool looks;      /* SOFTWARE: no notices of changes arrive; it looks (look.c) */
-	bool fenced;     /* MACHINES: others took us for dead; the slot is not ours any more */
+	bool fenced;     /* MACHINES: others declared us dead; the slot is not ours any more */
 	bool apart;      /* nupa_engine_attach made it */
 	bool forked;     /* a copy in a child process: nothing of it reaches the fabric */
 	bool fault_duty; /* something is due because of faults: nupa_fault_run */
@@ -162,7 +162,7 @@ static inline void nupa_engine_unlock(struct nupa_engine *engine)
 	nupa_lock_release(&engine->lock);
 }
 
-/* Others took us for dead and gave our slot away: what it published may be gone, keys too. */
+/* Others declared us dead and gave our slot away: what it published may be gone, keys too. */
 static inline bool nupa_engine_disowned(const struct nupa_engine *engine)
 {
 	return engine->polls_bell && nupa_slot_claim(engine->slot) != engine->claim;

@@ -24,7 +24,7 @@ struct nupa_net_ops { /* both with the engine's lock held, so short */
 	 * dropped and counted. */
 	bool (*deliver)(void *arg, const uint8_t *frame, uint32_t frame_bytes);
 	void (*carrier)(void *arg, bool up); /* the port's state has changed */
-	/* Others took this process for dead (nupa_engine_fence): nothing comes or goes any more. */
+	/* Others declared this process dead (nupa_engine_fence): nothing comes or goes any more. */
 	void (*fenced)(void *arg);
 };
 
