@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#define LOAD_TRIES 1000
 #define PIN_TRIES 100 /* regions end one by one */
 #define WORDS_PER_LINE (NUPA_CACHE_LINE_BYTES / (uint32_t)sizeof(uint32_t))
 
@@ -64,6 +65,51 @@ int nupa_region_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes
 		if (!nupa_load_relaxed(&fabric->extents[at]))
 			return -EINVAL;
 	return nupa_fabric_back(fabric, sb->pool_off + offset, bytes);
+}
+
+/* --- published memory -------------------------------------------------------------------- */
+
+static bool covers(const struct nupa_superblock *sb, const struct nupa_region_body *body,
+		   uint32_t extent)
+{
+	const uint64_t from = (uint64_t)extent * sb->extent_bytes;
+	const uint64_t each = body->bytes / body->ways;
+
+	for (uint32_t i = 0; i < body->ways; i++)
+		if (body->pieces[i] < from + sb->extent_bytes && from < body->pieces[i] + each)
+			return true;
+	return false;
+}
+
+/* One that changes all the time is taken for one that does: memory is kept rather than given away.
+ */
+static bool pins(struct nupa_fabric *fabric, struct nupa_region_row *row, uint32_t extent)
+{
+	struct nupa_region_body body;
+	int rc = -EAGAIN;
+
+	for (int i = 0; i < LOAD_TRIES && rc == -EAGAIN; i++) {
+		const uint64_t claim = nupa_load_seq(&row->claim);
+
+		if (NUPA_CLAIM_STATE(claim) == NUPA_REGION_FREE ||
+		    NUPA_CLAIM_STATE(claim) == NUPA_REGION_FREEING ||
+		    !nupa_load_relaxed(&row->body.published))
+			return false;
+		rc = nupa_region_load(fabric, row, claim, &body);
+	}
+	return rc ? rc == -EAGAIN : body.published && covers(&fabric->geometry, &body, extent);
+}
+
+uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent)
+{
+	struct nupa_regions t;
+
+	if (nupa_regions(fabric, false, &t))
+		return 0;
+	for (uint32_t i = 0; i < t.rows_limit; i++)
+		if (pins(fabric, &t.rows[i], extent))
+			return nupa_pool_region_word(i);
+	return 0;
 }
 
 /* --- given back ---------------------------------------------------------------------- */

@@ -50,8 +50,6 @@ int nupa_region_find_in(struct nupa_fabric *fabric, const struct nupa_regions *t
 			struct nupa_region_info *out);
 /* The contents of a body. */
 void nupa_region_tell(const struct nupa_region_body *body, struct nupa_region_info *out);
-/* The word of a region that is published over the extent; 0: there is none. */
-uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent);
 /* Tells all windows that a row has been revoked. */
 void nupa_region_announce(const struct nupa_regions *t);
 static inline bool nupa_region_shares(const struct nupa_region_body *body, uint32_t host)
@@ -87,6 +85,8 @@ bool nupa_region_claimant_alive(const struct nupa_fabric *fabric, uint64_t claim
 #define NUPA_EXTENT_OWNER_SLOT(word) ((word) >> 24)
 #define NUPA_EXTENT_OWNER_LOW(word) ((word)&0xffffff)
 
+/* The word of a region that is published over the extent; 0: there is none. */
+uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent);
 void nupa_extents_free(struct nupa_fabric *fabric, uint32_t first, uint32_t n);
 /* From *seen* to FREE: extents given back, the place clean.  False: another process does that. */
 bool nupa_region_finish(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,

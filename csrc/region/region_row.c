@@ -241,51 +241,6 @@ int nupa_region_find_in(struct nupa_fabric *fabric, const struct nupa_regions *t
 	return rc == -ENOENT || (!rc && out->id != id) ? -ESTALE : rc;
 }
 
-/* --- published memory -------------------------------------------------------------------- */
-
-static bool covers(const struct nupa_superblock *sb, const struct nupa_region_body *body,
-		   uint32_t extent)
-{
-	const uint64_t from = (uint64_t)extent * sb->extent_bytes;
-	const uint64_t each = body->bytes / body->ways;
-
-	for (uint32_t i = 0; i < body->ways; i++)
-		if (body->pieces[i] < from + sb->extent_bytes && from < body->pieces[i] + each)
-			return true;
-	return false;
-}
-
-/* One that changes all the time is taken for one that does: memory is kept rather than given away.
- */
-static bool pins(struct nupa_fabric *fabric, struct nupa_region_row *row, uint32_t extent)
-{
-	struct nupa_region_body body;
-	int rc = -EAGAIN;
-
-	for (int i = 0; i < LOAD_TRIES && rc == -EAGAIN; i++) {
-		const uint64_t claim = nupa_load_seq(&row->claim);
-
-		if (NUPA_CLAIM_STATE(claim) == NUPA_REGION_FREE ||
-		    NUPA_CLAIM_STATE(claim) == NUPA_REGION_FREEING ||
-		    !nupa_load_relaxed(&row->body.published))
-			return false;
-		rc = nupa_region_load(fabric, row, claim, &body);
-	}
-	return rc ? rc == -EAGAIN : body.published && covers(&fabric->geometry, &body, extent);
-}
-
-uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent)
-{
-	struct nupa_regions t;
-
-	if (nupa_regions(fabric, false, &t))
-		return 0;
-	for (uint32_t i = 0; i < t.rows_limit; i++)
-		if (pins(fabric, &t.rows[i], extent))
-			return nupa_pool_region_word(i);
-	return 0;
-}
-
 void nupa_region_await_end(const struct nupa_fabric *fabric, const struct nupa_region_row *row)
 {
 	uint64_t claim;
