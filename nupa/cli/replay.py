@@ -20,12 +20,12 @@ _LINE_S = 0.2  # between two lines of progress
 
 _DESCRIPTION = """\
 Reads the InfiniBand transport packets of a capture (of `nupa capture`, or of real adapters), makes
-the same hosts, queue pairs and memory, plays each request, and compares its status, the data that
-was read or received, and the original values of atomics with the capture.
+the same hosts, queue pairs and memory, and plays each request.  Compares with the capture: status,
+data read or received, and original values of atomics.
 """
 _EPILOG = """\
-Exit code: 0 if all that can be compared matches, 1 if something differs, 2 if the file or the
-command line is wrong.  docs/replay.md says what is compared, and how to make a test of it.
+Exit code: 0 if all comparable results match, 1 if something differs, 2 if the file or the command
+line is wrong.  docs/replay.md has the details, and how to make a test of a capture.
 
 examples:
   nupa replay failure.pcapng

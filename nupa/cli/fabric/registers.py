@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from nupa.cxl.registers.tables import RegisterTable
 
 _EPILOG = """\
-Bits are counted from bit 0 of the byte at OFFSET.  ACCESS is as in PCIe 6.0 7.4: RO, RW; RW1C: a
-one clears it; HwInit: set once, before software; a final S: a hot reset leaves it as it is; and as
-in CXL 3.1: RWO: read only once it is not 0; RWL: read only while it is locked; WO: reads as 0.
+Bits are counted from bit 0 of the byte at OFFSET.  ACCESS is as in PCIe 6.0 7.4 and CXL 3.1:
+  RO, RW   read only, read and write   HwInit  set once, before software
+  RW1C     a one clears it             WO      reads as 0
+  RWO      read only once it is not 0  RWL     read only while it is locked
+A final S: a hot reset leaves it as it is.
 
 examples:
-  nupa fabric registers                 which tables there are
+  nupa fabric registers                 the tables
   nupa fabric registers hdm             HDM decoders of a device
   nupa fabric registers hdm --json | jq '.[0].fields[] | select(.access == "RWL").name'
 """

@@ -38,8 +38,8 @@ examples:
   nupa vm up --qemu /usr/bin/qemu-system-x86_64 --coherence software
 """
 _RUN_EPILOG = """\
-The command runs in this folder, if the guest has it, with the variables of this environment that
-are not about this machine.  RDMA is the host's, as with `nupa run`.  The last host is this machine.
+The command runs in this folder, if the guest has it, with your PATH, HOME, LANG, PYTHON... and the
+like.  RDMA is the host's, as with `nupa run`.  The last host is this machine.
 Exit code: the command's; 128 + N if signal N ended it; 126 or 127 if it cannot be started.
 
 examples:
@@ -80,8 +80,8 @@ examples:
 """
 _DEMO_EPILOG = """\
 Boots two guests and runs in them, unmodified, perftest's programs over NUPA and over soft-RoCE (the
-kernel's rdma_rxe), and iperf3 over nupa_net0 and over virtio-net, by turns.  Takes all down then.
-Takes two minutes.  Exits with 0 if all was measured, else with 1.
+kernel's rdma_rxe), and iperf3 over nupa_net0 and over virtio-net, by turns.  Then takes all down.
+Takes two minutes.  Exit code: 0 if all was measured, else 1.
 
 examples:
   nupa vm demo
