@@ -27,7 +27,7 @@ examples:
   nupa show                              its hosts, ports, processes and traffic
   nupa vm up                             QEMU guests whose CXL memory is a fabric
   nupa capture                           the packets that cross it
-  nupa doctor                            tries what works on this machine
+  nupa doctor                            checks what this machine can do
 """
 
 

@@ -19,7 +19,7 @@ examples:
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    parser = add_command(subparsers, "doctor", "try what works on this machine", _EPILOG, run)
+    parser = add_command(subparsers, "doctor", "check what this machine can do", _EPILOG, run)
     add_json(parser)
 
 
