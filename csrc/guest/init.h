@@ -10,9 +10,6 @@
 
 /* Of the initramfs: written by nupa/vm/boot/initramfs.py. */
 #define MODULES_DIR "/nupa"
-#define MODULES_LIST MODULES_DIR "/modules"
-/* Where it is for commands, and in the initramfs itself. */
-#define GUEST_PROGRAM MODULES_DIR "/guest"
 /* The shared memory, for all users. */
 #define MEMORY_LINK "/dev/nupa0"
 #define ROOT_TAG "nupa-root"
@@ -59,8 +56,7 @@ int bell_serve(const struct guest *guest);
 /* Makes changes of the machine's file system visible. */
 void init_refresh(void);
 
-/* Loads a module after the modules that it needs. *dir*: where MODULES_LIST's files are. 0 or
- * -errno. */
-int module_load(const char *list, const char *name);
+/* Loads a module of the list in *dir* after the modules that it needs: 0 or -errno. */
+int module_load(const char *dir, const char *name);
 
 #endif

@@ -35,8 +35,6 @@ int nupa_view_map(struct nupa_view *view, int fd, uint64_t file_off,
 void nupa_view_unmap(struct nupa_view *view);
 /* Puts all ones over [at, +bytes), whole pages, at once for each of its bytes. */
 void nupa_view_cover(uint8_t *at, uint64_t bytes);
-/* Makes what nupa_view_cover needs: 0 or -errno. */
-int nupa_view_prepare_ones(void);
 
 /* view_lines.c: fetches all lines of a cache for the first time. */
 void nupa_view_fill(struct nupa_view *view);

@@ -38,7 +38,8 @@ static int fill_ones(int fd)
 	return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) ? -errno : 0;
 }
 
-int nupa_view_prepare_ones(void)
+/* Makes the file that nupa_view_cover maps: 0 or -errno. */
+static int prepare_ones(void)
 {
 	uint32_t none = 0;
 	int fd, rc;
@@ -147,7 +148,7 @@ static int map_home(struct nupa_view *view, int fd, uint64_t file_off,
 int nupa_view_map(struct nupa_view *view, int fd, uint64_t file_off,
 		  const struct nupa_view_plan *plan)
 {
-	int rc = nupa_view_prepare_ones();
+	int rc = prepare_ones();
 
 	if (rc)
 		return rc;

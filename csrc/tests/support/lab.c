@@ -78,7 +78,8 @@ void *lab_run(void *arg)
 	return NULL;
 }
 
-int lab_plug(struct lab *lab, uint32_t side)
+/* The end of a new queue of a host's interface that is the host's. */
+static int plug(struct lab *lab, uint32_t side)
 {
 	const int room_bytes = LAB_ROOM_BYTES;
 	char why[256] = "";
@@ -104,7 +105,7 @@ struct lab *lab_open(struct nupa_fabric *fabric, uint32_t sides)
 	lab->lost = -1;
 	CHECK(lab->pump = nupa_pump_new(fabric));
 	for (uint32_t i = 0; i < LAB_SIDES; i++)
-		lab->side[i] = sides >> i & 1 ? lab_plug(lab, i) : -1;
+		lab->side[i] = sides >> i & 1 ? plug(lab, i) : -1;
 	CHECK_EQ(pthread_create(&lab->thread, NULL, lab_run, lab), 0);
 	return lab;
 }

@@ -36,8 +36,6 @@ struct lab {
 
 /* The pump's thread: runs it until it is stopped. */
 void *lab_run(void *arg);
-/* The end of a new queue of a host's interface that is the host's. */
-int lab_plug(struct lab *lab, uint32_t side);
 
 /* With those sides whose bits are set: hosts, by their queue 0. */
 struct lab *lab_open(struct nupa_fabric *fabric, uint32_t sides);

@@ -78,7 +78,7 @@ struct ibv_qp *xrc_target(struct xrc_side *side)
 	return qp;
 }
 
-struct ibv_qp *xrc_initiator(struct end *end)
+static struct ibv_qp *initiator(struct end *end)
 {
 	struct ibv_qp_init_attr_ex init = {
 		.send_cq = end->send_cq,
@@ -123,7 +123,7 @@ void xrc_to_rtr(struct ibv_qp *qp, struct end *peer, uint32_t peer_qpn)
 	CHECK_EQ(nupa_modify_qp(qp, &attr, mask), 0);
 }
 
-void xrc_to_rts(struct ibv_qp *qp)
+static void to_rts(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
@@ -147,11 +147,11 @@ struct xrc_sender xrc_sender_open(struct nupa_fabric *fabric, enum nupa_mover mo
 	struct xrc_sender sender = { 0 };
 
 	sender.end = end_open(fabric, &options);
-	sender.qp = xrc_initiator(sender.end);
+	sender.qp = initiator(sender.end);
 	side->target = xrc_target(side);
 	xrc_to_rtr(side->target, sender.end, sender.qp->qp_num);
 	xrc_to_rtr(sender.qp, side->end, side->target->qp_num);
-	xrc_to_rts(sender.qp);
+	to_rts(sender.qp);
 	return sender;
 }
 

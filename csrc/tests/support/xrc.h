@@ -26,9 +26,7 @@ struct ibv_srq *xrc_srq(struct xrc_side *side, struct ibv_pd *pd);
 uint32_t xrc_number_of(struct ibv_srq *srq);
 struct xrc_side xrc_side_open(struct nupa_fabric *fabric, enum nupa_mover mover, int host, int fd);
 struct ibv_qp *xrc_target(struct xrc_side *side);
-struct ibv_qp *xrc_initiator(struct end *end);
 void xrc_to_rtr(struct ibv_qp *qp, struct end *peer, uint32_t peer_qpn);
-void xrc_to_rts(struct ibv_qp *qp);
 
 /* A sender on host 0, connected to the target of a side. */
 struct xrc_sender {
