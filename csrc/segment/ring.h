@@ -4,13 +4,13 @@
  *
  *   I1  Only the producer stores lines and DMA bytes, only the consumer the heads.
  *   I2  A line is valid when its tag is the lap the consumer is in, plus one; rings
- *       start zeroed, so no line of an earlier lap or owner can be mistaken.
+ *       start zeroed, so no line of an earlier lap or owner looks valid.
  *   I3  Both ends walk the DMA ring by the same arithmetic (nupa_dma_span), so a
  *       message carries its length only.
- *   I4  Counts are 40 bits wide and travel with the producer's epoch: a head that a
- *       former consumer stored late carries an old epoch and is ignored.
- *   I5  A ring whose other end is in a kernel that is not coherent with ours is used by the
- *       functions of ring_apart.c, which flush and fetch around these. */
+ *   I4  Counts are 40 bits wide and travel with the producer's epoch: late stores to the head by a
+ *       previous consumer carry an old epoch and are ignored.
+ *   I5  A ring to a kernel that is not coherent with ours is used by the functions of ring_apart.c,
+ *       which flush and fetch around these. */
 #ifndef NUPA_RING_H
 #define NUPA_RING_H
 
@@ -194,7 +194,7 @@ static inline const struct nupa_msg *nupa_rx_line(const struct nupa_rx *rx)
 	return &rx->lines[rx->head & (rx->n_lines - 1)];
 }
 
-/* C1: acquire, so that what is read of the line next was stored before its tag. */
+/* C1: acquire, so that later reads of the line see the stores before its tag. */
 static inline bool nupa_rx_ready(const struct nupa_rx *rx)
 {
 	uint32_t tag = (uint32_t)(rx->head >> rx->lap_shift) + 1;
@@ -224,7 +224,7 @@ static inline enum nupa_rx_result nupa_rx_take(struct nupa_rx *rx, struct nupa_m
 	if (nupa_load_acquire(&line->tag) != tag)
 		return NUPA_RX_EMPTY;
 	*out = *line;
-	/* A dead producer's ring may be cleared at any time: then what we copied is none. */
+	/* A dead producer's ring may be cleared at any time: then the copy is not a message. */
 	if (!nupa_rx_intact(rx))
 		return NUPA_RX_EMPTY;
 	rx->dma_pending = 0;
@@ -262,7 +262,7 @@ static inline void nupa_rx_release_line(struct nupa_rx *rx)
 		nupa_rx_publish(rx);
 }
 
-/* Gives the message taken last back to the producer; it learns of it an eighth of a ring later at
+/* Gives the last message back to the producer.  The producer sees that an eighth of a ring later at
  * most, or when the consumer finds the ring empty and publishes. */
 static inline void nupa_rx_release(struct nupa_rx *rx)
 {

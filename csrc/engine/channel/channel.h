@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Channels between attachments, peers' regions (windows), and the movers by which bulk goes. */
+ * Channels between attachments, windows on peers' regions, and the movers of bulk data. */
 #ifndef NUPA_CHANNEL_H
 #define NUPA_CHANNEL_H
 
@@ -8,8 +8,8 @@
 
 /* --- windows ------------------------------------------------------------------------- */
 
-/* A region of a peer as we found it: where it is, and what its owner lets us do.  Good as long as
- * the entry's first word is the same. */
+/* A region of a peer as we found it: its place, and the access that its owner grants.  Valid as
+ * long as the entry's first word is the same. */
 struct nupa_window {
 	uint64_t word; /* key | changes << 32; 0: nothing here */
 	const struct nupa_mr_entry *entry;
@@ -153,7 +153,7 @@ static inline void nupa_flow_xmit(struct nupa_channel *channel, uint64_t bytes)
 			   flow->xmit_packets + 1 + (bytes ? (bytes - 1) / NUPA_MTU_BYTES : 0));
 }
 
-/* Makes a filled line the peer's. */
+/* Publishes a filled line. */
 static inline void nupa_channel_commit(struct nupa_channel *channel, struct nupa_msg *msg,
 				       uint32_t dma_bytes)
 {
@@ -189,7 +189,7 @@ void nupa_window_forget(struct nupa_channel *channel);
 /* Whether the peer has memory in a memfd that we can open, and we may. */
 bool nupa_window_may_share(const struct nupa_engine *engine, struct nupa_channel *channel);
 
-/* P4: what of the peer's is used from now on, until nupa_window_leave; what shows that it may be is
+/* P4: announces the use of a peer's region, until nupa_window_leave.  Words that permit the use are
  * to be loaded after this. */
 static inline void nupa_hazard_announce(struct nupa_engine *engine,
 					const struct nupa_channel *channel, uint32_t what)
@@ -233,7 +233,7 @@ static inline bool nupa_window_permits(const struct nupa_window *window, uint32_
 /* The value that nupa_mr_entry.check has to have. */
 uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry);
 
-/* Each word once: its owner may change it meanwhile, which the key and the check tell. */
+/* Loads each word once: its owner may change it meanwhile, which key and check detect. */
 static inline void nupa_mr_entry_copy(struct nupa_mr_entry *to, const struct nupa_mr_entry *from)
 {
 	const uint64_t *words = (const uint64_t *)(const void *)from;
