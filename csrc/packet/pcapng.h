@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Finds the packets in a piece of a pcapng or pcap file, and writes some of them to a pcapng file.
- * That is the work done once for each packet.  nupa/packet/pcapng/reader.py has the rest of the
+ * This is the work done once for each packet.  nupa/packet/pcapng/reader.py has the rest of the
  * format. */
 #ifndef NUPA_PACKET_PCAPNG_H
 #define NUPA_PACKET_PCAPNG_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Messages published in a channel, and recorded while somebody watches. */
+ * Messages published in a channel, and recorded while a capture runs. */
 #ifndef NUPA_TRACE_PUBLISH_H
 #define NUPA_TRACE_PUBLISH_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The objects of a connection: a queue pair, its completion queue, and one piece of memory.  That
- * has the ring that the peer writes, slots for its short pieces, and the data being sent. */
+ * The objects of a connection: a queue pair, its completion queue, and one piece of memory.  The
+ * memory has the ring that the peer writes, slots for its short pieces, and the data being sent. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <arpa/inet.h>
