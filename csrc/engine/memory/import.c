@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions of an imported context (man ibv_import_mr).  One is a further handle of a region of this
- * process, or a region over another process's memory in the pool.  Such a region ends with the
+ * process, or a region over another process's memory in the pool.  Such a region ends with that
  * process. */
 #include "engine/memory/mr.h"
 
