@@ -388,6 +388,7 @@ struct nupa_qp {
 	bool last_wqe_event;
 	bool partner_gone; /* was destroyed in order */
 	bool partner_lost; /* died, and no request has said so yet */
+	bool lost_in_rtr;  /* died before the QP was taken from RTR to RTS */
 	bool is_handle;    /* by ibv_open_qp: of xrc_part->real, or of another process's QP */
 	bool orphan;       /* its own handle is closed, others are open */
 	bool sq_custom, rq_custom; /* the parent domain allocated the ring */

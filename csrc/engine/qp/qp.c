@@ -44,7 +44,7 @@ void nupa_qp_reset(struct nupa_qp *qp)
 	qp->peer = NULL;
 	qp->dest_qpn = 0;
 	qp->last_wqe_event = qp->comm_est = qp->sqd_notify = false;
-	qp->partner_gone = qp->partner_lost = false;
+	qp->partner_gone = qp->partner_lost = qp->lost_in_rtr = false;
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->incarnation = (qp->incarnation + 1) & 0xff;
 	nupa_qp_set_state(qp, IBV_QPS_RESET);
@@ -191,7 +191,13 @@ static void enter_state(struct nupa_qp *qp, enum ibv_qp_state from, enum ibv_qp_
 		return;
 	}
 	if (to == IBV_QPS_ERR) {
+		qp->lost_in_rtr = false;
 		nupa_qp_error(qp);
+		return;
+	}
+	/* As on hardware, the first request tells that the partner died in RTR (partner_lost). */
+	if (qp->lost_in_rtr) {
+		qp->lost_in_rtr = false;
 		return;
 	}
 	qp->state = (uint8_t)to;
@@ -221,8 +227,8 @@ int nupa_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	}
 	mask = nupa_qp_own_mask(qp->ibv.qp_type, mask);
 	nupa_engine_lock(engine);
-	from = qp->state;
-	to = mask & IBV_QP_STATE ? attr->qp_state : from;
+	to = mask & IBV_QP_STATE ? attr->qp_state : qp->state;
+	from = qp->lost_in_rtr && to == IBV_QPS_RTS ? IBV_QPS_RTR : qp->state;
 	error = mask & IBV_QP_CUR_STATE && attr->cur_qp_state != from ? EINVAL : 0;
 	if (!error)
 		error = nupa_qp_check_transition(qp->ibv.qp_type, from, to, mask);

@@ -141,6 +141,7 @@ void nupa_requester_lose_peer(struct nupa_qp *qp)
 		miss_peer(qp);
 		return;
 	}
+	qp->lost_in_rtr = qp->state == IBV_QPS_RTR;
 	qp->partner_lost = qp->sq.acked == qp->sq.posted;
 	if (!qp->partner_lost)
 		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);

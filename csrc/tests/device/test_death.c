@@ -188,6 +188,34 @@ TEST(an_idle_connection_hears_of_the_death_as_well)
 	the_next_peer_is_served(&scene);
 }
 
+/* Between two calls of a program that connects: the second one succeeds all the same. */
+TEST(a_peer_killed_before_rts_fails_the_first_request)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct target victim = target_fork(fabric);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	struct end *end = end_open(fabric, &end_defaults);
+
+	target_open(&victim, fabric, &end_defaults);
+	end_to_init(end);
+	end_to_rtr(end, &victim.address);
+	end_post_recv(end, 1, 0, 8);
+	target_kill(&victim);
+	end_expect_event(end, IBV_EVENT_QP_FATAL);
+	CHECK_EQ(nupa_modify_qp(end->qp, &attr, IBV_QP_STATE),
+		 EINVAL); /* what RTS demands is missing */
+	end_to_rts(end);
+	CHECK_EQ(end_state(end), IBV_QPS_ERR);
+	end_start(end, IBV_WR_SEND, 2, 0, 8);
+	cq_expect(end->send_cq, 2, IBV_WC_RETRY_EXC_ERR);
+	cq_expect(end->recv_cq, 1, IBV_WC_WR_FLUSH_ERR);
+	end_start(end, IBV_WR_SEND, 3, 0, 8);
+	cq_expect(end->send_cq, 3, IBV_WC_WR_FLUSH_ERR);
+	CHECK_EQ(nupa_modify_qp(end->qp, &attr, IBV_QP_STATE), EINVAL); /* once is enough */
+	end_close(end);
+	nupa_fabric_put(fabric);
+}
+
 TEST(a_peer_that_ends_without_closing_anything_is_as_one_that_was_killed)
 {
 	struct scene scene = scene_of(NUPA_MOVER_NONE, 7);
