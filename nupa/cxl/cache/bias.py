@@ -37,13 +37,13 @@ class BiasTable:
         return Bias.DEVICE if self.page(dpa) in self._device else Bias.HOST
 
     def page(self, dpa: int) -> int:
-        """Return the number of the page of *dpa*.  LocalError: it is outside the memory."""
+        """Returns the number of the page of *dpa*.  LocalError: it is outside the memory."""
         if not 0 <= dpa < self.size:
             raise LocalError(f"{dpa:#x}: the device's memory has {self.size:#x} bytes")
         return dpa // self.page_bytes
 
     def flip(self, dpa: int, to: Bias, cached: int) -> None:
-        """Change the bias of a page to *to*; *cached* lines of it are in caches of the other side.
+        """Changes the bias of a page to *to*; *cached* lines of it are in caches of the other side.
 
         TransitionError: *cached* is not 0; those lines have to be written back or dropped first."""
         page = self.page(dpa)
@@ -57,5 +57,5 @@ class BiasTable:
         self.flips += 1
 
     def reset(self) -> None:
-        """Put all pages into host bias."""
+        """Puts all pages into host bias."""
         self._device.clear()

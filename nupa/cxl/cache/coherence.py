@@ -127,7 +127,7 @@ class SnoopFilter:
         self.memory = memory
 
     def counts(self, host: int | None = None) -> Counts:
-        """Count the messages of *host*, or of all.  LocalError: no host has this number."""
+        """Counts the messages of *host*, or of all.  LocalError: no host has this number."""
         found = ffi.new("struct nupa_cxl_snoop_counts *")
         number = -1 if host is None else _natural(host)
         _must(lib.nupa_cxl_snoop_counts(self.memory.handle, number, found), f"host {host}")
@@ -136,7 +136,7 @@ class SnoopFilter:
         return Counts(messages, int(found.evictions), int(found.entries))
 
     def state(self, host: int, offset: int) -> Directory:
-        """Return the state of the line at *offset*.  LocalError: no such host or line."""
+        """Returns the state of the line at *offset*.  LocalError: no such host or line."""
         answer = lib.nupa_cxl_snoop_state(self.memory.handle, _natural(host), offset)
         _must(answer, f"state of {offset:#x} at host {host}")
         return Directory(answer)
@@ -144,11 +144,11 @@ class SnoopFilter:
     # Messages
 
     def trace(self, limit: int = 4096) -> None:
-        """Keep the next *limit* messages; 0: none.  LocalError: over a million."""
+        """Keeps the next *limit* messages; 0: none.  LocalError: over a million."""
         _must(lib.nupa_cxl_snoop_trace(self.memory.handle, limit), f"a trace of {limit} messages")
 
     def take(self) -> list[SnoopMessage]:
-        """Return the messages that were kept, in their order.  LocalError: some had no room."""
+        """Returns the messages that were kept, in their order.  LocalError: some had no room."""
         rows = ffi.new("struct nupa_cxl_trace[]", _CHUNK)
         missed = ffi.new("uint64_t *")
         found: list[SnoopMessage] = []
@@ -161,7 +161,7 @@ class SnoopFilter:
     # The device itself
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read what hosts have written, by BISnpCur; hosts keep their lines.  LocalError:
+        """Reads what hosts have written, by BISnpCur; hosts keep their lines.  LocalError:
         outside."""
         found = bytearray(size)
         into = ffi.from_buffer(found)
@@ -170,19 +170,19 @@ class SnoopFilter:
         return bytes(found)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write by BISnpInv; hosts lose the lines.  LocalError: outside."""
+        """Writes by BISnpInv; hosts lose the lines.  LocalError: outside."""
         answer = lib.nupa_cxl_device_write(self.memory.handle, offset, data, len(data))
         _must(answer, f"write of {len(data)} bytes at {offset:#x}")
 
     def recall(self, offset: int, size: int, snoop: Snoop = Snoop.INV) -> None:
-        """Snoop whole lines.  CUR: memory is brought up to date; DATA: hosts keep the lines in S;
+        """Snoops whole lines.  CUR: memory is brought up to date; DATA: hosts keep the lines in S;
         INV: hosts lose the lines.  LocalError: not whole lines inside, or NONE."""
         answer = lib.nupa_cxl_device_recall(self.memory.handle, offset, size, snoop)
         _must(answer, f"{snoop.name} of {size} bytes at {offset:#x}")
 
 
 def has_filter(memory: Memory) -> bool:
-    """Tell whether accesses that bypass the model may miss lines that are dirty in caches."""
+    """Tells whether accesses that bypass the model may miss lines that are dirty in caches."""
     return int(lib.nupa_cxl_snoop_state(memory.handle, 0, 0)) >= 0
 
 
@@ -242,7 +242,7 @@ class HostCache:
         _must(lib.nupa_cxl_bus_set_cache(self._open, c_shape), f"a cache as {self.shape}")
 
     def close(self) -> None:
-        """Write back all lines.  Requests go on without the cache."""
+        """Writes back all lines.  Requests go on without the cache."""
         if self._bus != ffi.NULL:
             self._set(0)
             self._bus = ffi.NULL
@@ -254,7 +254,7 @@ class HostCache:
         return self._bus
 
     def flush(self, hpa: int | None = None, size: int = LINE_BYTES) -> None:
-        """Write back and drop all lines of this cache; with *hpa*, lines of these bytes in all
+        """Writes back and drops all lines of this cache; with *hpa*, lines of these bytes in all
         caches.  LocalError: no memory is reached there."""
         if hpa is None:
             _must(lib.nupa_cxl_bus_flush(self._open), "flush")
@@ -264,24 +264,24 @@ class HostCache:
             raise LocalError(f"flush of {size} bytes at {hpa:#x}: no memory at {result.hpa:#x}")
 
     def state(self, hpa: int) -> Mesi:
-        """Return the state of the line at *hpa*.  LocalError: no memory is reached there."""
+        """Returns the state of the line at *hpa*.  LocalError: no memory is reached there."""
         answer = lib.nupa_cxl_cache_state(self._open, hpa)
         _must(answer, f"state of the line at {hpa:#x}")
         return Mesi(answer)
 
     def counts(self) -> CacheCounts:
-        """Return the counters since the cache was made."""
+        """Returns the counters since the cache was made."""
         found = ffi.new("struct nupa_cxl_cache_counts *")
         _must(lib.nupa_cxl_cache_counts(self._open, found), "counts")
         return CacheCounts(*(int(getattr(found, name)) for name in CacheCounts._fields))
 
 
 def _natural(number: int) -> int:
-    """Clamp a number to what C can be asked with; C refuses 2^31 - 1."""
+    """Clamps a number to what C can be asked with; C refuses 2^31 - 1."""
     return number if 0 <= number < 1 << 31 else (1 << 31) - 1
 
 
 def _must(answer: int, asked: str) -> None:
-    """Raise LocalError for a negative errno."""
+    """Raises LocalError for a negative errno."""
     if answer < 0:
         raise LocalError(f"{asked}: refused", -answer)

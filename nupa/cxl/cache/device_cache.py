@@ -63,7 +63,7 @@ class LinePart(NamedTuple):
 
 
 def split(hpa: int, size: int) -> Iterator[LinePart]:
-    """Split *size* bytes at *hpa* into lines."""
+    """Splits *size* bytes at *hpa* into lines."""
     end = hpa + size
     while hpa < end:
         at = hpa % LINE_BYTES
@@ -84,18 +84,18 @@ class DeviceCache:
         self._lines: OrderedDict[int, CacheLine] = OrderedDict()
 
     def state(self, hpa: int) -> Mesi:
-        """Return the state of the line that has *hpa*."""
+        """Returns the state of the line that has *hpa*."""
         line = self._lines.get(hpa - hpa % LINE_BYTES)
         return line.state if line else Mesi.I
 
     def lines(self, first: int = 0, size: int = 1 << 64) -> dict[int, CacheLine]:
-        """Return the lines of an address range."""
+        """Returns the lines of an address range."""
         return {hpa: line for hpa, line in self._lines.items() if first <= hpa < first + size}
 
     # Loads and stores
 
     def find(self, hpa: int, *, stores: bool = False) -> CacheLine | None:
-        """Return the line, if a load or a store needs no request."""
+        """Returns the line, if a load or a store needs no request."""
         line = self._lines.get(hpa)
         if line is None or line.state not in (STORES if stores else LOADS):
             self.misses += 1
@@ -105,7 +105,7 @@ class DeviceCache:
         return line
 
     def store(self, hpa: int, at: int, data: bytes) -> None:
-        """Store into a line in E or M.  TransitionError: the line is in another state."""
+        """Stores into a line in E or M.  TransitionError: the line is in another state."""
         line = self._lines.get(hpa)
         state = line.state if line else Mesi.I
         if line is None or state not in STORES:
@@ -114,25 +114,25 @@ class DeviceCache:
         line.state = STORES[state]
 
     def fill(self, hpa: int, line: CacheLine) -> CacheLine:
-        """Put in a line; `victim` has made room."""
+        """Puts in a line; `victim` has made room."""
         self._lines[hpa] = line
         return line
 
     def victim(self, hpa: int) -> int | None:
-        """Return the line that must go so that there is room for *hpa*."""
+        """Returns the line that must go so that there is room for *hpa*."""
         if hpa in self._lines or len(self._lines) < self.limit:
             return None
         self.evictions += 1
         return next(iter(self._lines))
 
     def drop(self, hpa: int) -> None:
-        """Drop a line without a message."""
+        """Drops a line without a message."""
         del self._lines[hpa]
 
     # Requests
 
     def request(self, name: str, hpa: int, write: Write | None = None) -> bytes:
-        """Send a request for the line *hpa*, and return the data of the answer.  *write* is what
+        """Sends a request for the line *hpa*, and returns the data of the answer.  *write* is what
         the request writes; an evict writes the line.
 
         TransitionError: the state of the line does not allow the request, or the answer is not one
@@ -158,14 +158,14 @@ class DeviceCache:
         return reply.data
 
     def evict(self, hpa: int) -> None:
-        """Give a line back with the evict of its state."""
+        """Gives a line back with the evict of its state."""
         names = {Mesi.S: "CleanEvictNoData", Mesi.E: "CleanEvict", Mesi.M: "DirtyEvict"}
         self.request(names[self._lines[hpa].state], hpa)
 
     # Snoops
 
     def snoop(self, snoop: H2DReqOpcode, hpa: int) -> tuple[SnoopOutcome, bytes]:
-        """Respond to a snoop; return the outcome, and the line if the response has data."""
+        """Responds to a snoop; returns the outcome, and the line if the response has data."""
         line = self._lines.get(hpa)
         outcome = SNOOPED[snoop, line.state if line else Mesi.I][0]
         data = bytes(line.data) if line and outcome.has_data else b""

@@ -157,7 +157,7 @@ STORES: Mapping[Mesi, Mesi] = {E: M, M: M}
 
 
 def may_ask(name: str, state: Mesi) -> CacheRequest:
-    """Return the row of a request.  TransitionError: *state* does not allow it."""
+    """Returns the row of a request.  TransitionError: *state* does not allow it."""
     row = REQUESTS.get(name)
     if row is None:
         raise TransitionError(f"CXL.cache has no request {name!r}: {', '.join(REQUESTS)}")
@@ -168,7 +168,7 @@ def may_ask(name: str, state: Mesi) -> CacheRequest:
 
 
 def may_answer(row: CacheRequest, answer: HostAnswer) -> HostAnswer:
-    """Return *answer*.  TransitionError: it is not an answer to *row*."""
+    """Returns *answer*.  TransitionError: it is not an answer to *row*."""
     if answer not in row.answers:
         said = ", ".join(each.name for each in answer.responses) or "data alone"
         grant = "" if answer.grant is None else f" with {answer.grant.name}"
@@ -177,7 +177,8 @@ def may_answer(row: CacheRequest, answer: HostAnswer) -> HostAnswer:
 
 
 def may_respond(snoop: H2DReqOpcode, granted: Mesi, outcome: SnoopOutcome) -> SnoopOutcome:
-    """Return *outcome*.  TransitionError: a device that was *granted* this state cannot respond so.
+    """Returns *outcome*.  TransitionError: a device that was *granted* this state cannot respond
+    so.
 
     The device may have dropped the line, and E may have become M, without a message."""
     states = {I: (I,), S: (I, S), E: (I, S, E, M), M: (I, S, E, M)}[granted]

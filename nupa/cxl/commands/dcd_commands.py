@@ -44,7 +44,7 @@ class DcdCommands:
         yield Command(0x4803, "release dynamic capacity", lists, self._release, changes)
 
     def reset(self) -> None:
-        """Forget lists that are not complete."""
+        """Forgets lists that are not complete."""
         self._partial.clear()
 
     def _config(self, payload: bytes) -> bytes:
@@ -88,7 +88,7 @@ class DcdCommands:
         return self._update(0x4803, payload, self._capacity.release)
 
     def _update(self, opcode: int, payload: bytes, do: Callable[[int, _Extents], None]) -> bytes:
-        """Collect a list until a command says that no more follows; forget all of it if it is
+        """Collects a list until a command says that no more follows; forgets all of it if it is
         refused."""
         count, flags = _UPDATE.unpack_from(payload)
         extents = [(dpa, size) for dpa, size in _UPDATED.iter_unpack(payload[_UPDATE.size :])]

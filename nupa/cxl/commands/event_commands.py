@@ -41,7 +41,7 @@ class EventCommands:
         yield Command(0x0103, "set event interrupt policy", lengths, self._set_policy, changes)
 
     def notify(self, log: Log) -> None:
-        """Send an interrupt for the first record in *log*."""
+        """Sends an interrupt for the first record in *log*."""
         if self.modes[log] == _MODE_MSI:
             self._interrupt(self._message)
 

@@ -55,7 +55,7 @@ class Feature:
 
 
 def patrol_scrub(hours: int = 12, *, least_hours: int = 1) -> Feature:
-    """Make the patrol scrub feature (8.2.9.9.11.1): the cycle, in hours, and whether it is on."""
+    """Makes the patrol scrub feature (8.2.9.9.11.1): the cycle, in hours, and whether it is on."""
 
     def apply(now: bytes, written: bytes) -> bytes:
         cycle, flags = written
@@ -78,7 +78,7 @@ class Features:
         return self._features[uuid.bytes]
 
     def reset(self) -> None:
-        """Make saved attributes current; forget a transfer."""
+        """Makes saved attributes current; forgets a transfer."""
         self._transfer = None
         for feature in self._features.values():
             feature.current = feature.saved

@@ -70,7 +70,7 @@ class Firmware:
         yield Command(0x0202, "activate firmware", exactly(2), self._activate, activates)
 
     def cold_reset(self) -> None:
-        """Activate the staged slot; forget a transfer."""
+        """Activates the staged slot; forgets a transfer."""
         self.active, self.staged = self.staged or self.active, 0
         self._image = None
 
@@ -112,7 +112,7 @@ class Firmware:
         return Background(lambda: self._store(image, data, slot_now), abort=self._drop)
 
     def _store(self, image: bytearray, data: bytes, slot: int) -> None:
-        """Append a part of the image; with a *slot*, it is the last part."""
+        """Appends a part of the image; with a *slot*, it is the last part."""
         if not slot:
             image += data
             self._image, self._touched_ns = image, self._now_ns()

@@ -70,7 +70,7 @@ class Health:
         yield Command(0x4204, "set shutdown state", exactly(1), self._set_shutdown, Effect.POLICY)
 
     def update(self, **changes: int) -> None:
-        """Set measured values: one event for each status that changes, and for each threshold that
+        """Sets measured values: one event for each status that changes, and for each threshold that
         is crossed.  TypeError: no such value."""
         old, self.info = self.info, replace(self.info, **changes)
         new = self.info
@@ -86,7 +86,7 @@ class Health:
             self._event(now, _TEMPERATURE)
 
     def fail(self) -> None:
-        """Record an error that the device does not recover from: one fatal event."""
+        """Records an error that the device does not recover from: one fatal event."""
         self.info = replace(self.info, status=self.info.status | _REPLACE)
         self._event(Log.FATAL, _HEALTH)
 

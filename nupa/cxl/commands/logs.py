@@ -30,7 +30,7 @@ class Timestamp:
         return 0 if self._ahead_ns is None else self._clock_ns() + self._ahead_ns & _LENGTH_MAX
 
     def reset(self) -> None:
-        """Forget the time, as a conventional reset does."""
+        """Forgets the time, as a conventional reset does."""
         self._ahead_ns = None
 
     def commands(self) -> Iterator[Command]:
@@ -55,7 +55,7 @@ class DeviceLogs:
         self.debug = bytearray()
 
     def describe(self, commands: Iterable[Command]) -> None:
-        """Make an entry of the Command Effects Log for each command (8.2.9.5.2.1)."""
+        """Makes an entry of the Command Effects Log for each command (8.2.9.5.2.1)."""
         self._effects = b"".join(struct.pack("<HH", row.opcode, row.effects) for row in commands)
 
     def commands(self) -> Iterator[Command]:

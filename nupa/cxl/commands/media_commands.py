@@ -97,7 +97,7 @@ class MediaCommands:
         return b""
 
     def _check(self, dpa: int) -> None:
-        """Raise CommandError unless there is memory: of dynamic capacity, an extent."""
+        """Raises CommandError unless there is memory: of dynamic capacity, an extent."""
         self._poison.check(dpa)
         try:
             self._media.check(dpa, LINE_BYTES)

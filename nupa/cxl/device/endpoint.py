@@ -121,4 +121,4 @@ class Type3(Function):
 
 
 def _ignore(_dpa: int) -> None:
-    """Do nothing: a device without commands has no logs."""
+    """Does nothing: a device without commands has no logs."""

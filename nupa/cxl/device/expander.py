@@ -58,11 +58,11 @@ class Expander:
         doe.attach(self.function.config, {TABLE_ACCESS: self.cdat.answer})
 
     def poison(self, dpa: int) -> None:
-        """Poison the line at *dpa*.  CommandError: no such line."""
+        """Poisons the line at *dpa*.  CommandError: no such line."""
         self.memory.poison.add(dpa, PoisonSource.INTERNAL, self.memory.timestamp.now_ns())
 
     def fail(self) -> None:
-        """Fail with an uncorrected error (nupa/cxl/device/viral.py)."""
+        """Fails with an uncorrected error (nupa/cxl/device/viral.py)."""
         self.memory.fail()
         self.function.viral.fail()
 

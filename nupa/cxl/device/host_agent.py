@@ -90,8 +90,8 @@ class HostAgent:
         self._holders: dict[int, dict[Type2, Mesi]] = {}  # devices may have dropped lines
 
     def attach(self, device: Type2, base: int) -> None:
-        """Attach a device, its memory at *base*.  LocalError: it is attached already, or *base* is
-        not possible."""
+        """Attaches a device, its memory at *base*.  LocalError: it is attached already, or *base*
+        is not possible."""
         end = base + device.memory_bytes
         if device.host is not None:
             raise LocalError(f"{device.name} has a host already: detach it first")
@@ -105,7 +105,7 @@ class HostAgent:
             self._devices.append(device)
 
     def detach(self, device: Type2) -> None:
-        """Detach a device, once all caches have given its lines back.  LocalError: it is not
+        """Detaches a device, once all caches have given its lines back.  LocalError: it is not
         attached."""
         if device not in self._devices:
             raise LocalError(f"{device.name} is not attached to this host")
@@ -119,7 +119,7 @@ class HostAgent:
     # Processors
 
     def read(self, hpa: int, size: int) -> bytes:
-        """Read bytes.  LocalError: no memory is there."""
+        """Reads bytes.  LocalError: no memory is there."""
         with self.lock:
             return b"".join(
                 bytes(self._cpu_line(line).data[at : at + part])
@@ -127,7 +127,7 @@ class HostAgent:
             )
 
     def write(self, hpa: int, data: bytes) -> None:
-        """Write bytes.  LocalError: no memory is there; lines before that are written."""
+        """Writes bytes.  LocalError: no memory is there; lines before that are written."""
         done = 0
         with self.lock:
             for line, at, part in split(hpa, len(data)):
@@ -137,7 +137,7 @@ class HostAgent:
                 done += part
 
     def flush(self, hpa: int, size: int) -> None:
-        """Drop lines of these bytes from all caches of this host and of its devices, except a
+        """Drops lines of these bytes from all caches of this host and of its devices, except a
         device's lines of its own memory."""
         with self.lock:
             lines = {*self._cpu, *self._holders}
@@ -146,12 +146,12 @@ class HostAgent:
                 self._drop_cpu(line)
 
     def state(self, hpa: int) -> Mesi:
-        """Return the state of the line in the processors' cache."""
+        """Returns the state of the line in the processors' cache."""
         line = self._cpu.get(hpa - hpa % LINE_BYTES)
         return line.state if line else Mesi.I
 
     def cached(self, hpa: int, size: int) -> int:
-        """Count the lines of these bytes that the host, or a device other than their owner, has."""
+        """Counts lines of these bytes that the host, or a device other than their owner, has."""
         lines = {*self._cpu, *self._holders}
         return sum(hpa <= line < hpa + size for line in lines)
 
@@ -181,7 +181,7 @@ class HostAgent:
     # Requests of devices
 
     def request(self, device: Type2, row: CacheRequest, hpa: int, write: Write) -> Reply:
-        """Answer a D2H request for a line that is not the device's own.  TransitionError: an evict
+        """Answers a D2H request for a line that is not the device's own.  TransitionError: an evict
         of a line that the device does not have."""
         self._say("D2H Req", row.name, device, hpa)
         if row.name == "CacheFlushed":
@@ -205,8 +205,8 @@ class HostAgent:
         return self._reply(device, row, hpa, grant, data)
 
     def forward(self, device: Type2, row: CacheRequest, hpa: int) -> Directory:
-        """Handle a D2H request for the device's own memory (3.5.2).  Take the line back from
-        others, and answer with MemRdFwd or MemWrFwd and the state that others keep."""
+        """Handles a D2H request for the device's own memory (3.5.2).  Takes the line back from
+        others, and answers with MemRdFwd or MemWrFwd and the state that others keep."""
         self._say("D2H Req", row.name, device, hpa)
         need = _NEEDS.get(row.name, _Need.NOBODY)
         if need is _Need.CURRENT:  # the line has to be in the device's memory
@@ -265,7 +265,7 @@ class HostAgent:
         return next((each for each in self._devices if each.is_own(hpa)), None)
 
     def _settle(self, hpa: int, requester: Type2 | None, need: _Need) -> tuple[bool, bytes]:
-        """Have all but *requester* (None: the processors) give the line up as *need* says.  Return
+        """Has all but *requester* (None: the processors) give the line up as *need* says.  Returns
         whether no other cache has it, and its bytes."""
         data = self._ask_holders(hpa, requester, need)
         others = {*self._holders.get(hpa, {})} - {requester}
@@ -282,7 +282,7 @@ class HostAgent:
         return is_alone and ndr != "Cmp-S", data or content
 
     def _ask_holders(self, hpa: int, requester: Type2 | None, need: _Need) -> bytes:
-        """Snoop its holders; return its bytes if one of them had changed it."""
+        """Snoops its holders; returns its bytes if one of them had changed it."""
         changed = b""
         line = self._cpu.get(hpa)
         if requester is not None and line is not None:
@@ -321,7 +321,7 @@ class HostAgent:
             self._holders.pop(hpa, None)
 
     def _write(self, hpa: int, write: Write, *, into_cache: bool) -> None:
-        """Write a line that is in no cache."""
+        """Writes a line that is in no cache."""
         line = bytearray(self._read_home(hpa)) if len(write.data) < LINE_BYTES else bytearray(64)
         line[write.at : write.at + len(write.data)] = write.data
         if into_cache:

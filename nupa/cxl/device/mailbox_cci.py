@@ -118,13 +118,13 @@ class MailboxCci:
             self._event_commands.notify(log)
 
     def _disable_media(self, is_disabled: bool) -> None:
-        """Show whether media is disabled (8.2.8.5.1.1)."""
+        """Shows whether media is disabled (8.2.8.5.1.1)."""
         self.mailbox.is_media_disabled = is_disabled
         state = _MEDIA_DISABLED if is_disabled else _MEDIA_READY
         self._device["memory"]["status.media"] = state
 
     def _reset(self) -> None:
-        """Reset the state behind the mailbox, after its registers."""
+        """Resets the state behind the mailbox, after its registers."""
         self.timestamp.reset()
         self.features.reset()
         if self._dynamic is not None:
@@ -132,29 +132,29 @@ class MailboxCci:
         self._event_commands.modes[:] = [0] * len(Log)
 
     def _show_events(self) -> None:
-        """Show the logs in the status register again: they keep their records over a reset."""
+        """Shows the logs in the status register again: they keep their records over a reset."""
         for log in Log:
             self._events_changed(log, False)
 
     def is_heard(self, log: Log) -> bool:
-        """Tell whether a driver is interrupted for records in *log*."""
+        """Tells whether a driver is interrupted for records in *log*."""
         return self._event_commands.modes[log] != 0
 
     def poison_read(self, dpa: int) -> None:
-        """Record that a host has read a poisoned line, in the poison list and in the log of
+        """Records that a host has read a poisoned line, in the poison list and in the log of
         failures."""
         if dpa not in self.poison:
             self.poison.add(dpa, PoisonSource.EXTERNAL, self.timestamp.now_ns())
         self.events.add(Log.FAILURE, general_media(dpa, transaction=Transaction.HOST_READ))
 
     def fail(self) -> None:
-        """Record an uncorrected error of the device, in the status register (8.2.8.5.1.1) and the
+        """Records an uncorrected error of the device, in the status register (8.2.8.5.1.1) and the
         log of fatal events."""
         self._device["memory"]["status.fatal"] = 1
         self._device["memory"]["status.reset_needed"] = _HOT_RESET
         self.health.fail()
 
     def cold_reset(self) -> None:
-        """Apply what was staged for a cold reset; the owner of the registers resets those."""
+        """Applies what was staged for a cold reset; the owner of the registers resets those."""
         self.firmware.cold_reset()
         self.memory.capacity.cold_reset()

@@ -46,7 +46,7 @@ class Qos:
     completion_interval: int = 64
 
     def check(self) -> None:
-        """Raise MldError if a value is out of range."""
+        """Raises MldError if a value is out of range."""
         ranges = {
             "telemetry": (0, 3),
             "moderate_percent": (1, 100),
@@ -138,7 +138,7 @@ class Mld:
         return ld
 
     def _supply(self, number: int, media: PartedMedia) -> None:
-        """Update an LD's memory: its steps, and the extents that its host has accepted."""
+        """Updates an LD's memory: its steps, and the extents that its host has accepted."""
         size = self.granularity_bytes
         parts = [
             Part(i * size, size, self.memory, step * size)
@@ -155,19 +155,19 @@ class Mld:
                 ld.reset(hot=True)
 
     def reset(self, *, hot: bool = False) -> None:
-        """Reset all functions: `Registers.reset`."""
+        """Resets all functions: `Registers.reset`."""
         for function in (*self.lds, self.fm_ld):
             function.reset(hot=hot)
 
     def function(self, ld: int) -> Function:
-        """Return the function that answers configuration requests with this LD-ID.  MldError: there
-        is none."""
+        """Returns the function that answers configuration requests with this LD-ID.  MldError:
+        there is none."""
         if ld == FM_LD:
             return self.fm_ld
         return self.lds[self.check(ld)]
 
     def check(self, ld: int) -> int:
-        """Return *ld*.  MldError: there is no such LD."""
+        """Returns *ld*.  MldError: there is no such LD."""
         if not 0 <= ld < len(self.lds):
             raise MldError(f"LD {ld}: {self.name} has {len(self.lds)}, from 0 on")
         return ld
@@ -183,7 +183,7 @@ class Mld:
         return {n for n, steps in enumerate(self._steps) if steps or self.dynamic}
 
     def media(self, ld: int, dpa: int) -> int:
-        """Translate *dpa* of an LD into an address of the device's memory.  MldError: outside the
+        """Translates *dpa* of an LD into an address of the device's memory.  MldError: outside the
         LD."""
         steps = self._steps[self.check(ld)]
         index, rest = divmod(dpa, self.granularity_bytes)
@@ -192,7 +192,7 @@ class Mld:
         return steps[index] * self.granularity_bytes + rest
 
     def allocate(self, first: int, steps: Sequence[int]) -> None:
-        """Allocate steps to LDs *first*….  An LD whose number of steps changes is reset as after
+        """Allocates steps to LDs *first*….  An LD whose number of steps changes is reset as after
         power on.  MldError: no such LD, no such memory."""
         if not steps:
             raise MldError("name at least one LD")
@@ -220,14 +220,14 @@ class Mld:
                 self.logical[number] = self._make(number)
 
     def set_qos(self, **changes: int) -> Qos:
-        """Change settings, and return all.  MldError: a value is out of range."""
+        """Changes settings, and returns all.  MldError: a value is out of range."""
         qos = replace(self.qos, **changes)
         qos.check()
         self.qos = qos
         return qos
 
     def set_bandwidth(self, first: int, parts: Sequence[int], *, limit: bool = False) -> None:
-        """Set the bandwidth of LDs *first*…, in 1/256.  MldError: no such LD; the sum exceeds the
+        """Sets the bandwidth of LDs *first*…, in 1/256.  MldError: no such LD; the sum exceeds the
         whole."""
         if not parts:
             raise MldError("name at least one LD")
@@ -246,4 +246,4 @@ class Mld:
 
 
 def _ignore(_fatal: bool) -> None:
-    """Do nothing: the device is not in a port."""
+    """Does nothing: the device is not in a port."""

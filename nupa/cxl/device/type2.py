@@ -57,7 +57,7 @@ class Type2(Type3):
     # Its program
 
     def read(self, hpa: int, size: int) -> bytes:
-        """Read bytes.  TransitionError, RemoteError as by DeviceCache.request; LocalError: caching
+        """Reads bytes.  TransitionError, RemoteError as by DeviceCache.request; LocalError: caching
         is not enabled."""
         with self._host.lock:
             return b"".join(
@@ -65,7 +65,7 @@ class Type2(Type3):
             )
 
     def write(self, hpa: int, data: bytes) -> None:
-        """Write bytes.  Errors as by `read`; lines before the one that fails are written."""
+        """Writes bytes.  Errors as by `read`; lines before the one that fails are written."""
         done = 0
         with self._host.lock:
             for line, at, part in split(hpa, len(data)):
@@ -73,7 +73,7 @@ class Type2(Type3):
                 done += part
 
     def request(self, name: str, hpa: int, data: bytes = b"", at: int = 0) -> bytes:
-        """Send a request of CXL.cache for the line *hpa*: `DeviceCache.request`."""
+        """Sends a request of CXL.cache for the line *hpa*: `DeviceCache.request`."""
         with self._host.lock:
             if self.is_own(hpa) and self.bias[hpa - self.base] is Bias.DEVICE:
                 raise TransitionError(f"{name} of {hpa:#x}: its page is in device bias")
@@ -81,7 +81,7 @@ class Type2(Type3):
             return self.cache.request(name, hpa, Write(data, at) if data else None)
 
     def flip(self, hpa: int, to: Bias, size: int = PAGE_BYTES) -> None:
-        """Change the bias of the pages of these bytes to *to*, once the other side has given their
+        """Changes the bias of the pages of these bytes to *to*, once the other side has given their
         lines back (2.2.1.2).  LocalError: not memory of this device."""
         first = hpa - hpa % PAGE_BYTES
         with self._host.lock:
@@ -100,7 +100,7 @@ class Type2(Type3):
                 self.bias.flip(page - self.base, to, cached)
 
     def flush(self) -> None:
-        """Write back and drop all lines, and report it (CacheFlushed)."""
+        """Writes back and drops all lines, and reports it (CacheFlushed)."""
         with self._host.lock:
             for hpa in tuple(self.cache.lines()):
                 self._give_up(hpa)
@@ -108,19 +108,19 @@ class Type2(Type3):
             self.config["device"]["status_2.cache_invalid"] = 1
 
     def is_own(self, hpa: int) -> bool:
-        """Tell whether *hpa* is memory of this device."""
+        """Tells whether *hpa* is memory of this device."""
         return self.host is not None and 0 <= hpa - self.base < self.memory_bytes
 
     # Requests of its host
 
     def snoop(self, snoop: H2DReqOpcode, hpa: int) -> tuple[SnoopOutcome, bytes]:
-        """Respond to an H2D request: `DeviceCache.snoop`."""
+        """Responds to an H2D request: `DeviceCache.snoop`."""
         return self.cache.snoop(snoop, hpa)
 
     def answer(
         self, name: str, hpa: int, wanted: Directory, snoop: Snoop, data: bytes = b""
     ) -> tuple[str, bytes]:
-        """Answer an M2S request for memory of this device: return the opcode of the NDR, and the
+        """Answers an M2S request for memory of this device: returns the opcode of the NDR, and the
         line if it is asked for.  A page in device bias changes to host bias.
 
         TransitionError: a write of a line that the device has in E or M."""
@@ -211,7 +211,7 @@ class Type2(Type3):
             self._give_up(victim)
 
     def _give_up(self, hpa: int) -> None:
-        """Evict a line; lines of the device's own memory need no message (3.5.2)."""
+        """Evicts a line; lines of the device's own memory need no message (3.5.2)."""
         if self.is_own(hpa):
             self._drop_own(hpa, LINE_BYTES)
         else:
@@ -245,12 +245,12 @@ class Type2(Type3):
         return self.own.read(dpa, LINE_BYTES) if answer.data is DataDirection.TO_DEVICE else b""
 
     def _write_back(self, written: int, _old: int) -> None:
-        """Handle Initiate Cache Write Back and Invalidation (8.1.3.4)."""
+        """Handles Initiate Cache Write Back and Invalidation (8.1.3.4)."""
         if written:
             self.flush()
 
     def _cxl_reset(self, written: int, old: int) -> None:
-        """Write back the cache, then reset (9.7)."""
+        """Writes back the cache, then resets (9.7)."""
         if written and self.host is not None and self.cache.lines():
             self.flush()
         super()._cxl_reset(written, old)

@@ -26,7 +26,7 @@ class Viral:
         self.active = False
 
     def fail(self) -> None:
-        """Fail with an internal uncorrected error.  If software has enabled Viral (8.1.3.2), no
+        """Fails with an internal uncorrected error.  If software has enabled Viral (8.1.3.2), no
         wrong data leaves the device; otherwise only the RAS registers show the error."""
         device = self._device
         report(device.component["ras"], "internal", _INTERNAL_RAS)
@@ -40,7 +40,7 @@ class Viral:
             self._set(True)
 
     def _send_message(self) -> None:
-        """Send an error message, unless it is masked or not enabled (PCIe 6.0 6.2.4)."""
+        """Sends an error message, unless it is masked or not enabled (PCIe 6.0 6.2.4)."""
         config = self._device.config
         fatal = bool(config["aer"]["uncorrectable_severity.internal"])
         kind = "fatal" if fatal else "non_fatal"
@@ -50,16 +50,16 @@ class Viral:
                 handler(fatal)
 
     def on_message(self, handler: Callable[[bool], None]) -> None:
-        """Call *handler* with each error message that is sent: true for ERR_FATAL, false for
+        """Calls *handler* with each error message that is sent: true for ERR_FATAL, false for
         ERR_NONFATAL."""
         self._heard.append(handler)
 
     def on_change(self, handler: Callable[[], None]) -> None:
-        """Call *handler* after `active` has changed."""
+        """Calls *handler* after `active` has changed."""
         self._changed.append(handler)
 
     def end(self) -> None:
-        """End viral, as a conventional reset does (12.4); CXL and function level resets do not.
+        """Ends viral, as a conventional reset does (12.4); CXL and function level resets do not.
         The status bit is sticky."""
         self._set(False)
 
@@ -71,7 +71,7 @@ class Viral:
 
 
 def report(ras: Registers, name: str, bit: int) -> None:
-    """Set an uncorrected error, and name its bit as the first if it is (8.2.4.17.1, 8.2.4.17.6)."""
+    """Sets an uncorrected error, and names its bit if it is the first (8.2.4.17.1, 8.2.4.17.6)."""
     first = not any(ras[field] for field in ras.fields if field.startswith("uncorrectable_status."))
     ras[f"uncorrectable_status.{name}"] = 1
     if first:

@@ -84,7 +84,7 @@ _CAPACITY = RecordLayout("BBHBBxxQQ16sH6x24xII", _Capacity)
 
 
 def port_changed(change: PortChange, info: PhysicalPortInfo, slot_status: int) -> EventRecord:
-    """Make a record of a port; *info* is the answer of Get Physical Port State."""
+    """Makes a record of a port; *info* is the answer of Get Physical Port State."""
     row = _PortRecord(info.port, change, slot_status, *info[1:13])  # state to flags
     return EventRecord(PHYSICAL_SWITCH, _PORT.pack(row))
 
@@ -97,21 +97,21 @@ def vppb_changed(
     link_control: int,
     slot_control: int,
 ) -> EventRecord:
-    """Make a record of a vPPB; *bound* is its status, port and LD, as Get Virtual CXL Switch Info
+    """Makes a record of a vPPB; *bound* is its status, port and LD, as Get Virtual CXL Switch Info
     answers."""
     row = _Vppb(vcs, vppb, change, *bound, link_control, slot_control)
     return EventRecord(VIRTUAL_SWITCH, _VPPB.pack(row))
 
 
 def mld_error(port: int, error: ErrorMessage, message: bytes) -> EventRecord:
-    """Make a record of an error message; its first 8 bytes are kept."""
+    """Makes a record of an error message; its first 8 bytes are kept."""
     return EventRecord(MLD_PORT, _MLD.pack(_Mld(error, port, message[:8])))
 
 
 def capacity_changed(
     change: DcEventType, host: int, extent: Extent, *, left: tuple[int, int], more: bool
 ) -> EventRecord:
-    """Make a record of capacity that a host accepts or releases; *left*: extents and tags that are
+    """Makes a record of capacity that a host accepts or releases; *left*: extents and tags that are
     left."""
     dpa, size, tag, sequence = extent
     flags = more * _MORE
@@ -120,7 +120,7 @@ def capacity_changed(
 
 
 def text_of(event: EventRecord) -> str:
-    """Describe a record in words.
+    """Describes a record in words.
 
     >>> text_of(mld_error(4, ErrorMessage.NON_FATAL, b""))
     'port 4: its device has sent a non-fatal error'

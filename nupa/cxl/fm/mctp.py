@@ -25,14 +25,14 @@ _FIRST_HOST, _LAST = 16, 254
 
 
 def host_endpoint(vcs: int) -> int:
-    """Return the endpoint of the host of a virtual switch.  LocalError: out of range."""
+    """Returns the endpoint of the host of a virtual switch.  LocalError: out of range."""
     if not 0 <= vcs <= _LAST - _FIRST_HOST:
         raise LocalError(f"virtual switch {vcs}: endpoints are for 0 to {_LAST - _FIRST_HOST}")
     return _FIRST_HOST + vcs
 
 
 def vcs_of(endpoint: int) -> int | None:
-    """Return the virtual switch of a host's endpoint; None: the fabric manager's."""
+    """Returns the virtual switch of a host's endpoint; None: the fabric manager's."""
     return endpoint - _FIRST_HOST if endpoint >= _FIRST_HOST else None
 
 
@@ -59,12 +59,12 @@ class MctpMessage(NamedTuple):
     destination: int = SWITCH
 
     def answer(self, body: bytes) -> MctpMessage:
-        """Make the answer, with the tag of the message."""
+        """Makes the answer, with the tag of the message."""
         return MctpMessage(self.type, body, self.tag, False, self.destination, self.source)
 
 
 def encode(message: MctpMessage, packet_bytes: int = PACKET_BYTES) -> bytes:
-    """Encode a message as packets.  ValueError: too long, or no such tag."""
+    """Encodes a message as packets.  ValueError: too long, or no such tag."""
     if not 0 <= message.tag < TAGS:
         raise ValueError(f"tag {message.tag}: there are {TAGS}")
     body = bytes([message.type]) + message.body
@@ -95,8 +95,8 @@ class Assembler:
         self._partial: dict[tuple[int, bool, int], _Partial] = {}
 
     def feed(self, data: bytes) -> Iterator[MctpMessage]:
-        """Yield the messages that are complete with *data*.  FramingError: not MCTP, too long, or a
-        packet is missing; DSP0236 8.4 would drop the message, but a stream loses nothing."""
+        """Yields the messages that are complete with *data*.  FramingError: not MCTP, too long, or
+        a packet is missing; DSP0236 8.4 would drop the message, but a stream loses nothing."""
         self._stream += data
         while len(self._stream) >= _LENGTH_BYTES:
             length = int.from_bytes(self._stream[:_LENGTH_BYTES], "little")

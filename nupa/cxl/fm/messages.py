@@ -72,7 +72,7 @@ class Cci(NamedTuple):
     background: bool = False
 
     def pack(self) -> bytes:
-        """Encode the message.  ValueError: the payload is longer than 64 KiB."""
+        """Encodes the message.  ValueError: the payload is longer than 64 KiB."""
         if len(self.payload) > PAYLOAD_BYTES:
             raise ValueError(f"{len(self.payload)} bytes: a payload has {PAYLOAD_BYTES} at most")
         length = len(self.payload) | (_BACKGROUND if self.background else 0)
@@ -87,13 +87,13 @@ class Cci(NamedTuple):
         return head + self.payload
 
     def answer(self, code: Code, payload: bytes = b"") -> Cci:
-        """Make the response, with the request's opcode and tag."""
+        """Makes the response, with the request's opcode and tag."""
         background = code is Code.BACKGROUND_STARTED
         return Cci(self.opcode, payload, self.tag, True, code, 0, background)
 
 
 def unpack(message: bytes) -> Cci:
-    """Decode a message.  FramingError: no whole header, no such category, or a wrong length."""
+    """Decodes a message.  FramingError: no whole header, no such category, or a wrong length."""
     if len(message) < HEADER.size:
         raise FramingError(f"{len(message)} bytes: a CCI message has {HEADER.size} at least")
     category, tag, opcode, length, code, extended = HEADER.unpack_from(message)
@@ -108,7 +108,7 @@ def unpack(message: bytes) -> Cci:
 
 
 def bitmap(numbers: Iterable[int]) -> bytes:
-    """Encode numbers below 256 as bits."""
+    """Encodes numbers below 256 as bits."""
     return sum(1 << number for number in numbers).to_bytes(_BITMAP_BYTES, "little")
 
 
@@ -124,7 +124,7 @@ class RecordLayout(Generic[T]):
         self.size = self._struct.size
 
     def pack(self, value: T) -> bytes:
-        """Encode a record.  LocalError: a value does not fit."""
+        """Encodes a record.  LocalError: a value does not fit."""
         try:
             return self._struct.pack(*value)
         except error as wrong:
@@ -134,7 +134,7 @@ class RecordLayout(Generic[T]):
         return self._kind(*self._struct.unpack_from(data, at))
 
     def unpack_all(self, data: bytes, at: int = 0, count: int | None = None) -> list[T]:
-        """Decode *count* records from *at* on; all if None."""
+        """Decodes *count* records from *at* on; all if None."""
         if count is None:
             count = (len(data) - at) // self.size
         return [self.unpack(data, at + i * self.size) for i in range(count)]

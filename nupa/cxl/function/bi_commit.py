@@ -10,7 +10,7 @@ from nupa.cxl.registers.component import ComponentRegisters
 
 
 def follow_commits(component: ComponentRegisters) -> None:
-    """Handle commits of the capabilities that *component* has and that need an explicit commit."""
+    """Handles commits of the capabilities that *component* has and that need an explicit commit."""
     if "bi_route_table" in component:
         _follow(component["bi_route_table"], lambda: True)
     if "bi_decoder" in component and component["bi_decoder"]["capability.explicit_commit"]:
@@ -20,7 +20,7 @@ def follow_commits(component: ComponentRegisters) -> None:
 
 
 def _follow(block: Registers, may_be: Callable[[], bool]) -> None:
-    """Handle Commit: a transition from 0 to 1 clears both bits of the status and sets one of them
+    """Handles Commit: a transition from 0 to 1 clears both bits of the status and sets one of them
     at once, so the timeout never expires."""
 
     def commit(written: int, old: int) -> None:

@@ -90,12 +90,12 @@ _MOST = 1 << 21  # more than any payload
 
 
 def exactly(size: int) -> range:
-    """Return the rule for an input of *size* bytes."""
+    """Returns the rule for an input of *size* bytes."""
     return range(size, size + 1)
 
 
 def at_least(size: int, step: int = 1) -> range:
-    """Return the rule for *size* bytes, and any number of items of *step* bytes behind."""
+    """Returns the rule for *size* bytes, and any number of items of *step* bytes behind."""
     return range(size, _MOST, step)
 
 
@@ -113,7 +113,7 @@ class Command:
 
 
 def table(commands: Iterable[Command]) -> dict[int, Command]:
-    """Return a table by opcode, sorted.  ValueError: two commands have one opcode."""
+    """Returns a table by opcode, sorted.  ValueError: two commands have one opcode."""
     rows = sorted(commands, key=lambda row: row.opcode)
     found = {row.opcode: row for row in rows}
     if len(found) < len(rows):
@@ -122,7 +122,7 @@ def table(commands: Iterable[Command]) -> dict[int, Command]:
 
 
 def find(commands: Mapping[int, Command], opcode: int, length: int) -> Command:
-    """Return the command of *opcode*.  CommandError: there is none, or *length* is not allowed."""
+    """Returns the command of *opcode*.  CommandError: there is none, or *length* is not allowed."""
     command = commands.get(opcode)
     if command is None:
         raise CommandError(Code.UNSUPPORTED, f"opcode {opcode:#06x}")
@@ -132,6 +132,6 @@ def find(commands: Mapping[int, Command], opcode: int, length: int) -> Command:
 
 
 def require(condition: object, code: Code = Code.INVALID_INPUT, why: str = "") -> None:
-    """Raise CommandError with *code* unless *condition* holds."""
+    """Raises CommandError with *code* unless *condition* holds."""
     if not condition:
         raise CommandError(code, why)

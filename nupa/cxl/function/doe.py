@@ -33,7 +33,7 @@ Answer = Callable[[bytes], bytes | None]
 
 
 def pack(protocol: Protocol, payload: bytes) -> bytes:
-    """Encode a data object (6.30.1).  ValueError: *payload* is not whole DWs."""
+    """Encodes a data object (6.30.1).  ValueError: *payload* is not whole DWs."""
     if len(payload) % 4:
         raise ValueError(f"{len(payload)} bytes are not whole DWs")
     length = len(payload) // 4 + _HEADER_DWORDS
@@ -61,7 +61,7 @@ class DoeMailbox:
         registers.on_reset(self.reset)
 
     def reset(self) -> None:
-        """Clear objects and errors."""
+        """Clears objects and errors."""
         self._written.clear()
         self._show([])
         self._registers["status.error"] = 0
@@ -96,7 +96,7 @@ class DoeMailbox:
             self._show([dword for (dword,) in struct.iter_unpack("<I", pack(protocol, payload))])
 
     def _on_next(self, _written: int, _old: int) -> None:
-        """Move on to the next DW, as the last one was read (7.9.24.6)."""
+        """Moves on to the next DW, as the last one was read (7.9.24.6)."""
         if self._answer:
             self._show(self._answer[1:])
 
@@ -106,7 +106,7 @@ class DoeMailbox:
         self._registers["status.object_ready"] = self._registers["status.busy"] = bool(answer)
 
     def _discover(self, payload: bytes) -> bytes | None:
-        """Answer discovery (6.30.1.1): the protocol of an index, and the next index, 0 behind the
+        """Answers discovery (6.30.1.1): the protocol of an index, and the next index, 0 behind the
         last one."""
         if len(payload) != 4:
             return None
@@ -118,7 +118,7 @@ class DoeMailbox:
 
 
 def attach(config: ConfigSpace, protocols: Mapping[Protocol, Answer]) -> DoeMailbox:
-    """Make the mailbox of *config*; add its capability if there is none."""
+    """Makes the mailbox of *config*; adds its capability if there is none."""
     if "doe" not in config:
         config.add_extended("doe", ext_tables.doe(), ext_tables.DOE_BYTES)
     return DoeMailbox(config["doe"], protocols)

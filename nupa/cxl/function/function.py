@@ -33,7 +33,7 @@ class Function:
         self.bars = dict(bars)
 
     def place(self, address: int) -> RegisterPlace | None:
-        """Return the byte that *address* of the host reaches here; None: it is not behind a BAR."""
+        """Returns the byte that *address* of the host reaches here; None: not behind a BAR."""
         if not self.config.header["command.memory_space"]:
             return None
         for bar, space in self.bars.items():
@@ -43,7 +43,7 @@ class Function:
         return None
 
     def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
-        """Reset all blocks: `Registers.reset`."""
+        """Resets all blocks: `Registers.reset`."""
         for space in (self.config, *self.bars.values()):
             space.reset(hot=hot, cxl=cxl)
 
@@ -81,11 +81,11 @@ class Bridge(Function):
         return range(first, header["subordinate_bus"] + 1) if first else range(0)
 
     def forwards(self, address: int) -> bool:
-        """Tell whether one of its memory windows has *address*."""
+        """Tells whether one of its memory windows has *address*."""
         return any(address in window for window in self.windows())
 
     def windows(self) -> Iterator[range]:
-        """Yield its memory windows (PCIe 6.0 7.5.1.3.8, 7.5.1.3.9); the limit of an empty one is
+        """Yields its memory windows (PCIe 6.0 7.5.1.3.8, 7.5.1.3.9); the limit of an empty one is
         below its base."""
         header = self.config.header
         if not header["command.memory_space"]:
@@ -103,7 +103,7 @@ def _window(base: int, limit: int) -> range:
 def find_function(
     devices: Mapping[int, Function], here: int, bus: int, devfn: int
 ) -> Function | None:
-    """Return the function that answers a request to *bus* and *devfn*, from bus *here* with these
+    """Returns the function that answers a request to *bus* and *devfn*, from bus *here* with these
     *devices* on."""
     if bus == here:
         return devices.get(devfn)
@@ -114,8 +114,8 @@ def find_function(
 
 
 def find_place(devices: Mapping[int, Function], address: int) -> RegisterPlace | None:
-    """Return the byte that a memory request to *address* reaches, from the bus with these *devices*
-    on."""
+    """Returns the byte that a memory request to *address* reaches, from the bus with these
+    *devices* on."""
     for function in devices.values():
         place = function.place(address)
         if place is None and isinstance(function, Bridge) and function.forwards(address):

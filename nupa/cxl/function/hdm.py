@@ -75,13 +75,13 @@ class DecoderSet:
         return not self.is_device or bool(self.registers["control.enable"])
 
     def find(self, hpa: int) -> Committed | None:
-        """Return the decoder of *hpa*; None: there is none, or decoding is not enabled."""
+        """Returns the decoder of *hpa*; None: there is none, or decoding is not enabled."""
         if not self.enabled:
             return None
         return next((each for each in self.decoders if each and hpa in each), None)
 
     def on_change(self, handler: Callable[[], None]) -> None:
-        """Call *handler* after a decoder has changed."""
+        """Calls *handler* after a decoder has changed."""
         self._changed.append(handler)
 
     # Writes of software, and resets
@@ -117,7 +117,7 @@ class DecoderSet:
             self._tell()
 
     def _reset(self) -> None:
-        """Free all decoders, except those that a CXL reset keeps locked."""
+        """Frees all decoders, except those that a CXL reset keeps locked."""
         for number, there in enumerate(self.decoders):
             kept = there is not None and bool(self.registers[f"decoder{number}.commit"])
             self.decoders[number] = there if kept else None
@@ -132,7 +132,7 @@ class DecoderSet:
     # Checks of a commit: 8.2.4.20.12
 
     def _check(self, number: int) -> Committed:
-        """Return the programmed values of decoder *number*.  CommitError: it cannot be
+        """Returns the programmed values of decoder *number*.  CommitError: it cannot be
         committed."""
         field = partial(self._field, number)
         interleave = self._interleave(field("ways"), field("granularity"))
@@ -162,7 +162,7 @@ class DecoderSet:
         return self.registers[f"decoder{number}.{name}"]
 
     def _interleave(self, code: int, granularity: int) -> Interleave:
-        """Decode 8.2.4.20.7, limited by the capabilities of this component (8.2.4.20.1)."""
+        """Decodes 8.2.4.20.7, limited by the capabilities of this component (8.2.4.20.1)."""
         can = self.registers
         ways = WAYS.get(code)
         if ways is None or granularity >= len(GRANULARITIES):
@@ -187,7 +187,7 @@ class DecoderSet:
     def _place(
         self, now: Committed, skip: int, last: Committed | None, following: Committed | None
     ) -> Committed:
-        """Place a device's decoder: its memory follows that of the decoder before, after the skip
+        """Places a device's decoder: its memory follows that of the decoder before, after the skip
         (8.2.4.20.9)."""
         dpa = (last.dpa_end if last else 0) + skip
         placed = Committed(now.base, now.size, now.interleave, now.locked, dpa=dpa, skip=skip)
@@ -198,7 +198,7 @@ class DecoderSet:
         return placed
 
     def _aim(self, now: Committed, targets: tuple[int, ...]) -> Committed:
-        """Check the targets of a host bridge or switch: one for each way (8.2.4.20.8)."""
+        """Checks the targets of a host bridge or switch: one for each way (8.2.4.20.8)."""
         if len(set(targets)) < len(targets):
             raise CommitError(f"targets {', '.join(map(str, targets))} are not distinct")
         return Committed(now.base, now.size, now.interleave, now.locked, targets)

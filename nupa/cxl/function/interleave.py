@@ -16,7 +16,7 @@ GRANULARITIES = tuple(256 << code for code in range(7))
 
 
 def xor_map_count(ways: int) -> int:
-    """Return the number of XOR maps for *ways*: one for each power of two in it (9.18.1.4)."""
+    """Returns the number of XOR maps for *ways*: one for each power of two in it (9.18.1.4)."""
     return (ways & -ways).bit_length() - 1
 
 
@@ -72,20 +72,20 @@ class Interleave:
         return sum(((hpa & each).bit_count() & 1) << i for i, each in enumerate(self.xor_maps))
 
     def target(self, hpa: int) -> int:
-        """Return the target of the byte at *hpa*: an index into the list of targets."""
+        """Returns the target of the byte at *hpa*: an index into the list of targets."""
         low = self._low_bits(hpa)
         if self.ways % 3:
             return low
         return low | (hpa >> self.shift + self.bits) % 3 << self.bits
 
     def dpa_offset(self, hpa_offset: int) -> int:
-        """Return the offset in the decoder's own memory of the byte at *hpa_offset* from the
+        """Returns the offset in the decoder's own memory of the byte at *hpa_offset* from the
         decoder's base."""
         turn = (hpa_offset >> self.shift) // self.ways
         return turn << self.shift | hpa_offset & self.granularity_bytes - 1
 
     def hpa(self, base: int, target: int, dpa_offset: int) -> int:
-        """Return the address of the byte at *dpa_offset* of *target*; *base* is the decoder's."""
+        """Returns the address of the byte at *dpa_offset* of *target*; *base* is the decoder's."""
         offset = dpa_offset >> self.shift
         rest = dpa_offset & self.granularity_bytes - 1
         above = offset * (self.ways >> self.bits)  # in rounds of the low bits

@@ -37,7 +37,7 @@ class Msix:
         self._vectors = vectors
 
     def send(self, vector: int) -> None:
-        """Send a message, if MSI-X is enabled; a masked one stays pending (6.1.4.5)."""
+        """Sends a message, if MSI-X is enabled; a masked one stays pending (6.1.4.5)."""
         if not self._config["control.enable"]:
             return
         masked = self._config["control.function_mask"] or self._table[f"vector{vector}.mask"]

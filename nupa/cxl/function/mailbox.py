@@ -70,7 +70,7 @@ class Mailbox:
         return self._running.command.opcode if self._running else None
 
     def execute(self, opcode: int, payload: bytes) -> bytes | Background:
-        """Execute one command.  CommandError: it is refused, and nothing has changed."""
+        """Executes one command.  CommandError: it is refused, and nothing has changed."""
         command = find(self.commands, opcode, len(payload))
         if self._running and command.effects & Effect.BACKGROUND:
             raise CommandError(Code.BUSY, f"{self._running.command.name} is in progress")
@@ -113,8 +113,8 @@ class Mailbox:
         return self._registers["payload"].to_bytes(self.payload_bytes, "little")
 
     def advance(self, percent: int = _DONE) -> bool:
-        """Set the progress of the background operation; return whether there was one.  ValueError:
-        it would go back, or beyond 100."""
+        """Sets the progress of the background operation; returns whether there was one.
+        ValueError: it would go back, or beyond 100."""
         if self._running is None:
             return False
         if not self._registers["background.percent"] <= percent <= _DONE:
@@ -146,7 +146,7 @@ class Mailbox:
             self._interrupt(self._message)
 
     def _show(self, code: Code, percent: int) -> None:
-        """Show the background operation in its registers (8.2.8.4.7)."""
+        """Shows the background operation in its registers (8.2.8.4.7)."""
         assert self._running is not None
         self._registers["status.background_operation"] = 1
         self._registers["background.opcode"] = self._running.command.opcode
@@ -155,7 +155,7 @@ class Mailbox:
         self._registers["background.vendor_code"] = 0
 
     def _reset(self) -> None:
-        """Abort the background operation, as the registers have been reset; complete one that
+        """Aborts the background operation, as the registers have been reset; completes one that
         cannot be aborted, as a sanitize."""
         running, self._running = self._running, None
         if running is not None:

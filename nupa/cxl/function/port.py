@@ -67,22 +67,22 @@ class Port(Bridge):
         return bool(self.config["port_extensions"]["control.unmask_secondary_bus_reset"])
 
     def attach(self, function: Function, devfn: int = 0) -> None:
-        """Put *function* below; a slot shows presence and an active link.  ValueError: the place is
-        taken."""
+        """Puts *function* below; a slot shows presence and an active link.  ValueError: the place
+        is taken."""
         if devfn in self.below:
             raise ValueError(f"{self.name} has {self.below[devfn].name} already: detach it first")
         self.below[devfn] = function
         self._presence()
 
     def detach(self, devfn: int = 0) -> Function:
-        """Remove a function.  KeyError: there is none."""
+        """Removes a function.  KeyError: there is none."""
         function = self.below.pop(devfn)
         self._presence()
         return function
 
     def train(self, function: Function, *, up: bool) -> None:
-        """Bring the link to *function* up, or take it down by surprise, which resets all functions
-        below (PCIe 6.0 6.6.1, CXL 3.1 9.9)."""
+        """Brings the link to *function* up, or takes it down by surprise, which resets all
+        functions below (PCIe 6.0 6.6.1, CXL 3.1 9.9)."""
         if up:
             self.below[0] = function
         else:
@@ -101,7 +101,7 @@ class Port(Bridge):
         return bool(unmasked and self.config["pcie"]["link_control.disable"])
 
     def tell(self, events: Sequence[str]) -> None:
-        """Report events of the slot, as far as software has enabled them."""
+        """Reports events of the slot, as far as software has enabled them."""
         pcie = self.config["pcie"]
         heard = False
         for event in events:
@@ -124,16 +124,16 @@ class Port(Bridge):
             handler()
 
     def between(self) -> tuple[Port, ...] | None:
-        """Return the ports on the way to the function below; None: there is no way."""
+        """Returns the ports on the way to the function below; None: there is no way."""
         return ()
 
     def on_change(self, handler: Callable[[], None]) -> None:
-        """Call *handler* after a function was attached or detached."""
+        """Calls *handler* after a function was attached or detached."""
         self._changed.append(handler)
 
 
 def note_surprise(port: Port) -> None:
-    """Record that the link of *port* went down by surprise (PCIe 6.0 7.8.4.2, CXL 3.1
+    """Records that the link of *port* went down by surprise (PCIe 6.0 7.8.4.2, CXL 3.1
     8.2.4.17.4)."""
     port.config["aer"]["uncorrectable_status.surprise_down"] = 1
     port.component["ras"]["correctable_status.physical_layer"] = 1
@@ -143,7 +143,7 @@ _COMPONENT = dvsec.Location(dvsec.BlockId.COMPONENT, 0)
 
 
 def root_port(number: int, *, slot: int = 0, link: PcieLink | None = None) -> Port:
-    """Make a root port of a host bridge (CXL 3.1 8.2.4, table 8-22: "R")."""
+    """Makes a root port of a host bridge (CXL 3.1 8.2.4, table 8-22: "R")."""
     capabilities = (
         tables.ras(root=True),
         tables.link(),
@@ -154,7 +154,7 @@ def root_port(number: int, *, slot: int = 0, link: PcieLink | None = None) -> Po
 
 
 def upstream_port(*, number: int = 0, decoders: int = 4, link: PcieLink | None = None) -> Port:
-    """Make an upstream port of a switch, with its HDM decoders; CDAT is behind its DOE mailbox."""
+    """Makes an upstream port of a switch, with its HDM decoders; CDAT is behind its DOE mailbox."""
     capabilities = (
         tables.ras(),
         tables.link(),
@@ -167,6 +167,6 @@ def upstream_port(*, number: int = 0, decoders: int = 4, link: PcieLink | None =
 
 
 def downstream_port(number: int, *, slot: int = 0, link: PcieLink | None = None) -> Port:
-    """Make a downstream port of a switch, with a slot."""
+    """Makes a downstream port of a switch, with a slot."""
     capabilities = (tables.ras(), tables.link(), tables.bi_decoder(explicit_commit=True))
     return Port(PortType.DOWNSTREAM, capabilities, number=number, slot=slot, link=link)

@@ -62,7 +62,7 @@ class Mapped(Protocol):
     """Memory of a bus that is mapped (nupa/cxl/host/window.py)."""
 
     def settle(self) -> None:
-        """Revoke the mapping if its memory is not the same any more."""
+        """Revokes the mapping if its memory is not the same any more."""
 
     def revoke(self) -> None: ...
 
@@ -78,7 +78,7 @@ class Counters(NamedTuple):
 
 
 def memory_of(device: Type3) -> PartedMedia | mmap.mmap:
-    """Return the memory behind *device*; for registers alone, memory of this process."""
+    """Returns the memory behind *device*; for registers alone, memory of this process."""
     if device.media is not None:
         return device.media
     return mmap.mmap(-1, max(device.memory_bytes, mmap.PAGESIZE))
@@ -151,7 +151,7 @@ class Bus(Closing):
             raise
 
     def close(self) -> None:
-        """Close the bus; no request may be in progress.  Later requests are a LocalError; windows
+        """Closes the bus; no request may be in progress.  Later requests are a LocalError; windows
         on its memory are lost."""
         for window in tuple(self.mapped):
             window.revoke()
@@ -165,26 +165,26 @@ class Bus(Closing):
     # Requests
 
     def read(self, hpa: int, size: int) -> bytes:
-        """Read *size* bytes.  MemoryAccessError: see the class."""
+        """Reads *size* bytes.  MemoryAccessError: see the class."""
         found = bytearray(size)
         result = lib.nupa_cxl_read(self._open, hpa, ffi.from_buffer(found), size)
         self._judge("read", hpa, size, result)
         return bytes(found)
 
     def write(self, hpa: int, data: bytes | bytearray | memoryview) -> None:
-        """Write bytes.  MemoryAccessError: see the class; lines that could be written are."""
+        """Writes bytes.  MemoryAccessError: see the class; lines that could be written are."""
         view = ffi.from_buffer(data)
         result = lib.nupa_cxl_write(self._open, hpa, view, len(view))
         self._judge("write", hpa, len(view), result)
 
     def use_cache(self, shape: CacheShape) -> HostCache:
-        """Cache memory with a snoop filter from now on.  LocalError: it has a cache, or the shape
+        """Caches memory with a snoop filter from now on.  LocalError: it has a cache, or the shape
         is not possible."""
         self.cache = HostCache(self._open, shape)
         return self.cache
 
     def find(self, hpa: int) -> tuple[Type3, int] | None:
-        """Return the device of *hpa*, and the address in its memory; None: no device decodes it."""
+        """Returns the device of *hpa* and the address in its memory; None: no device decodes it."""
         device, dpa = ffi.new("uint32_t *"), ffi.new("uint64_t *")
         if not lib.nupa_cxl_bus_find(self._open, hpa, device, dpa):
             return None
@@ -194,7 +194,7 @@ class Bus(Closing):
         return None
 
     def filter_at(self, hpa: int, *, sets: int = 1024, ways: int = 8) -> SnoopFilter:
-        """Make a snoop filter on the memory of *hpa*.  LocalError: there is none."""
+        """Makes a snoop filter on the memory of *hpa*.  LocalError: there is none."""
         device, dpa = self.find(hpa) or (None, 0)
         for part in self.media(device).parts if device else ():
             if part.dpa <= dpa < part.end:
@@ -202,7 +202,7 @@ class Bus(Closing):
         raise LocalError(f"{hpa:#x}: no memory of a device is there")
 
     def media(self, device: Type3) -> PartedMedia:
-        """Return the memory of *device*.  LocalError: it is not plugged in."""
+        """Returns the memory of *device*.  LocalError: it is not plugged in."""
         self._number(device)
         return self._devices[device].media
 
@@ -229,8 +229,8 @@ class Bus(Closing):
     # Poison, links and counters
 
     def set_poison(self, device: Type3, dpa: int, size: int = 64, *, poisoned: bool = True) -> None:
-        """Poison lines, or clear them; *dpa* and *size* are multiples of 64 bytes.  A poisoned line
-        loses its data and reads as all ones.  LocalError: outside its memory."""
+        """Poisons lines, or clears them; *dpa* and *size* are multiples of 64 bytes.  A poisoned
+        line loses its data and reads as all ones.  LocalError: outside its memory."""
         number = self._number(device)
         with suppress(MediaError):  # refused below
             for memory, offset, length in self._devices[device].media.pieces(dpa, size):
@@ -241,23 +241,23 @@ class Bus(Closing):
         )
 
     def is_poisoned(self, device: Type3, dpa: int) -> bool:
-        """Tell whether the line at *dpa* is poisoned.  LocalError: outside its memory."""
+        """Tells whether the line at *dpa* is poisoned.  LocalError: outside its memory."""
         answer = lib.nupa_cxl_bus_is_poisoned(self._open, self._number(device), dpa)
         _must(answer, f"poison at {dpa:#x} of {device.name}")
         return bool(answer)
 
     def set_link(self, port: Port, up: bool) -> None:
-        """Set the link of a port of this host for requests alone; nothing is reset."""
+        """Sets the link of a port of this host for requests alone; nothing is reset."""
         self._port(port)
         (self._broken.discard if up else self._broken.add)(port)
         self.refresh()
 
     def is_down(self, port: Port) -> bool:
-        """Tell whether requests end at *port*."""
+        """Tells whether requests end at *port*."""
         return port in self._down
 
     def counters(self, port: Port) -> Counters:
-        """Return the counters of a port since the bus was made."""
+        """Returns the counters of a port since the bus was made."""
         found = ffi.new("struct nupa_cxl_counters *")
         _must(lib.nupa_cxl_bus_counters(self._open, self._port(port), found), port.name)
         return Counters(*(int(getattr(found, name)) for name in Counters._fields))
@@ -275,7 +275,7 @@ class Bus(Closing):
     # The table in C
 
     def refresh(self) -> None:
-        """Update the table in C; called also by those who change the tree without its ports.
+        """Updates the table in C; called also by those who change the tree without its ports.
         LocalError: more devices or ports than the bus was made for."""
         if self._bus == ffi.NULL:
             return
@@ -361,17 +361,17 @@ class Bus(Closing):
 
 
 def _on_enable(device: Type3, handler: Callable[[], None]) -> None:
-    """Call *handler* when Mem_Enable is written (CXL 3.1 8.1.3.2)."""
+    """Calls *handler* when Mem_Enable is written (CXL 3.1 8.1.3.2)."""
     device.config["device"].on_write("control.mem_enable", lambda _written, _old: handler())
 
 
 def _on_exit(port: Port, handler: Callable[[], None]) -> None:
-    """Call *handler* when software clears the isolation status (CXL 3.1 8.2.4.24.3)."""
+    """Calls *handler* when software clears the isolation status (CXL 3.1 8.2.4.24.3)."""
     isolation = port.component["isolation"]
     isolation.on_write("status.mem_isolation", lambda _written, _old: handler())
 
 
 def _must(answer: int, asked: str) -> None:
-    """Raise LocalError for a negative errno."""
+    """Raises LocalError for a negative errno."""
     if answer < 0:
         raise LocalError(f"{asked}: refused", -answer)

@@ -18,7 +18,7 @@ _POISON_RAS = 10  # 8.2.4.17.1, Poison Received
 
 
 def leave_traces(bus: Bus, asked: range) -> None:
-    """Record the failure of a request to *asked* addresses."""
+    """Records the failure of a request to *asked* addresses."""
     isolated = False
     for hpa in range(asked.start - asked.start % LINE_BYTES, asked.stop, LINE_BYTES):
         way = bus.map.way(hpa)
@@ -36,7 +36,7 @@ def leave_traces(bus: Bus, asked: range) -> None:
 
 
 def is_isolated(port: Port) -> bool:
-    """Tell whether a root port is isolated: it blocks requests until software clears its status
+    """Tells whether a root port is isolated: it blocks requests until software clears its status
     (12.3)."""
     return "isolation" in port.component and bool(
         port.component["isolation"]["status.mem_isolation"]
@@ -44,7 +44,7 @@ def is_isolated(port: Port) -> bool:
 
 
 def isolate(port: Port) -> None:
-    """Isolate a root port whose link is down (12.3), if software has enabled that (8.2.4.24.2)."""
+    """Isolates a root port whose link is down (12.3), if software has enabled that (8.2.4.24.2)."""
     if "isolation" in port.component:
         isolation = port.component["isolation"]
         if isolation["control.mem_isolation"]:
@@ -52,7 +52,7 @@ def isolate(port: Port) -> None:
 
 
 def _time_out(root: Port) -> bool:
-    """Record a timeout in the root port, if enabled; return whether it isolates itself."""
+    """Records a timeout in the root port, if enabled; returns whether it isolates itself."""
     if "isolation" not in root.component:
         return False
     isolation = root.component["isolation"]
@@ -66,7 +66,7 @@ def _time_out(root: Port) -> bool:
 
 
 def _viral(way: Leaf) -> None:
-    """Record viral in the ports on the way, where software has enabled it (8.1.5.1, 8.1.5.2)."""
+    """Records viral in the ports on the way, where software has enabled it (8.1.5.1, 8.1.5.2)."""
     for port in way.hops:
         extensions = port.config["port_extensions"]
         if extensions["control.viral_enable"]:
@@ -74,7 +74,7 @@ def _viral(way: Leaf) -> None:
 
 
 def _poison(port: Port) -> None:
-    """Record poison that is received, as an uncorrected error if software has enabled that
+    """Records poison that is received, as an uncorrected error if software has enabled that
     (8.2.4.17.6)."""
     ras = port.component["ras"]
     if port.port_type is PortType.ROOT and ras["control.poison_enabled"]:

@@ -34,7 +34,7 @@ class DecoderTable:
         self.down: set[Port] = set()
 
     def add(self, first: int, end: int, route: Route) -> None:
-        """Add addresses *first* to *end*, which go by *route*."""
+        """Adds addresses *first* to *end*, which go by *route*."""
         self._ranges.append({"first": first, "last": end - 1, "node": len(self._nodes)})
         waiting = [(len(self._nodes), route)]
         self._nodes.append({})
@@ -72,7 +72,7 @@ class DecoderTable:
         return {"kind": kind, "next": start, "n_hops": count, "device": device}
 
     def build(self) -> Any:
-        """Make the table; it is valid as long as this object, and C copies it at once."""
+        """Makes the table; it is valid as long as this object, and C copies it at once."""
         self._arrays = (
             ffi.new("struct nupa_cxl_range[]", self._ranges),
             ffi.new("struct nupa_cxl_node[]", self._nodes),
@@ -88,7 +88,7 @@ def _ways(interleave: Interleave) -> dict[str, int]:
 
 
 def usable(device: Type3, parts: Iterable[Part]) -> Iterator[Part]:
-    """Yield the parts whose memory is backed wherever a decoder leads; others cannot be used."""
+    """Yields the parts whose memory is backed wherever a decoder leads; others cannot be used."""
     for part in parts:
         with suppress(FabricError):
             for decoder in filter(None, device.decoders.decoders):

@@ -89,19 +89,19 @@ class AddressMap:
                 raise ValueError(f"windows at {one.base:#x} and {two.base:#x} overlap")
 
     def find(self, hpa: int) -> tuple[Leaf, int] | None:
-        """Return the decoding device of *hpa*, and the address in its memory."""
+        """Returns the decoding device of *hpa*, and the address in its memory."""
         route = self.way(hpa)
         return (route, route.dpa(hpa)) if isinstance(route, Leaf) else None
 
     def way(self, hpa: int) -> Leaf | DeadEnd | None:
-        """Return the end of the way of a request to *hpa*."""
+        """Returns the end of the way of a request to *hpa*."""
         route = self._route(hpa)
         while isinstance(route, InterleaveStep):
             route = route.choices[route.interleave.target(hpa)]
         return route
 
     def pieces(self) -> Iterator[tuple[int, int, Route]]:
-        """Yield (first address, end, route) of ranges that are decoded alike, in order."""
+        """Yields (first address, end, route) of ranges that are decoded alike, in order."""
         edges = {edge for each in self._decoders() for edge in _edges(each)}
         for window in self.windows:
             inside = {edge for edge in edges if edge in window}
@@ -125,7 +125,7 @@ class AddressMap:
 
 
 def below(functions: Mapping[int, Function]) -> Iterator[Port | Type3]:
-    """Yield all ports and devices of a tree, from the top down."""
+    """Yields all ports and devices of a tree, from the top down."""
     for function in functions.values():
         if isinstance(function, Port):
             yield function
@@ -154,7 +154,7 @@ def _bridge(bridge: HostBridge | None, hpa: int) -> Route:
 def _targets(
     decoders: DecoderSet, ports: Mapping[int, Function], hpa: int, hops: tuple[Port, ...]
 ) -> Route:
-    """Return the route behind a host bridge or a switch: its targets are ports below, by their
+    """Returns the route behind a host bridge or a switch: its targets are ports below, by their
     numbers (8.2.4.20.8)."""
     decoder = decoders.find(hpa)
     if not decoder:
@@ -165,7 +165,7 @@ def _targets(
 
 
 def _beyond(port: Port | None, hpa: int, hops: tuple[Port, ...]) -> Route:
-    """Return the route behind a root port or a downstream port."""
+    """Returns the route behind a root port or a downstream port."""
     if not port:
         return None
     there, between = port.below.get(0), port.between()

@@ -49,15 +49,15 @@ class Mail:
         self.payload_bytes = 1 << (root.read(base + offset, 4) & 0x1F) if offset is not None else 0
 
     def when_idle(self, work: Callable[[], None]) -> None:
-        """Call *work* now, or after the command in progress, which may have caused an interrupt."""
+        """Calls *work* now, or after a command in progress, which may have caused an interrupt."""
         if self._is_busy:
             self._later = work
         else:
             work()
 
     def send(self, opcode: int, payload: bytes = b"") -> bytes:
-        """Send a command, and return the payload of the answer (8.2.8.4).  CommandError: the device
-        refuses, or does not answer."""
+        """Sends a command, and returns the payload of the answer (8.2.8.4).  CommandError: the
+        device refuses, or does not answer."""
         with self._root.lock:
             self._is_busy = True
             try:
@@ -122,7 +122,7 @@ class Driver:
         self.look()
 
     def _take_interrupts(self, root: RootComplex, function: FoundFunction, message: int) -> None:
-        """Enable MSI-X with one vector (PCIe 6.0 7.7.2)."""
+        """Enables MSI-X with one vector (PCIe 6.0 7.7.2)."""
         read = partial(root.config_read, function.bdf)
         at = next(at for at, number in walk(read) if number == MSIX_ID)
         table = read(at + 4, 4)
@@ -133,7 +133,7 @@ class Driver:
         root.config_write(function.bdf, at + 2, 2, read(at + 2, 2) | 1 << 15)
 
     def _read_regions(self) -> None:
-        """Read the regions (8.2.9.9.9.1); a device without dynamic capacity has no such command."""
+        """Reads the regions (8.2.9.9.9.1).  Devices without dynamic capacity lack the command."""
         try:
             answer = self.mail.send(0x4800, bytes([8, 0]))
         except CommandError as error:
@@ -153,7 +153,7 @@ class Driver:
         self._read_extents()
 
     def _read_extents(self) -> None:
-        """Read the extent list (8.2.9.9.9.2), again from the start if it changes meanwhile."""
+        """Reads the extent list (8.2.9.9.9.2), again from the start if it changes meanwhile."""
         found: list[Extent] = []
         generation = None
         while True:
@@ -178,7 +178,7 @@ class Driver:
             self.look()
 
     def look(self) -> None:
-        """Read the logs, and act upon their records."""
+        """Reads the logs, and acts upon their records."""
         for log in Log if self.regions else list(Log)[: Log.DYNAMIC_CAPACITY]:
             while records := self._take(log):
                 for record in records:
@@ -187,7 +187,7 @@ class Driver:
                         self._capacity_changed(record)
 
     def _take(self, log: Log) -> list[bytes]:
-        """Read and clear the records of a log (8.2.9.2.2, 8.2.9.2.3)."""
+        """Reads and clears the records of a log (8.2.9.2.2, 8.2.9.2.3)."""
         answer = self.mail.send(0x0100, bytes([log]))
         count = int.from_bytes(answer[0x14:0x16], "little")
         starts = (_EVENTS_HEAD + i * RECORD_BYTES for i in range(count))
@@ -198,7 +198,7 @@ class Driver:
         return records
 
     def _capacity_changed(self, record: bytes) -> None:
-        """Collect records until one has no more that belong to it (8.2.9.2.1.6), then answer."""
+        """Collects records until one has no more that belong to it (8.2.9.2.1.6), then answers."""
         change, _host, _region, more, dpa, size = _CHANGE.unpack_from(record, _DATA_AT)
         if change == DcEventType.REGION_UPDATED:
             self._read_regions()
@@ -214,7 +214,7 @@ class Driver:
         self._read_extents()
 
     def _answer(self, opcode: int, extents: Sequence[tuple[int, int]]) -> None:
-        """Answer extents, in several commands if one has no room (8.2.9.9.9.3, 8.2.9.9.9.4)."""
+        """Answers extents, in several commands if one has no room (8.2.9.9.9.3, 8.2.9.9.9.4)."""
         room = (self.mail.payload_bytes - _UPDATE.size) // _UPDATED.size
         for at in range(0, len(extents), room):
             part = extents[at : at + room]

@@ -59,14 +59,14 @@ class Walk:
         self._last_bus = 0
 
     def bridge(self, bus: int, last_bus: int = _BUSES - 1) -> list[FoundFunction]:
-        """Walk the buses *bus* to *last_bus* of a host bridge, and return its root ports."""
+        """Walks the buses *bus* to *last_bus* of a host bridge, and returns its root ports."""
         self._bus, self._last_bus = bus, last_bus
         found = self._scan(bus, None)
         self._find_decoders(found)  # once all windows on the way are open
         return found
 
     def slot(self, port: FoundFunction) -> None:
-        """Enumerate the functions that were plugged in below a port, in its window and its
+        """Enumerates the functions that were plugged in below a port, in its window and its
         buses."""
         before = self._address, self._bus, self._last_bus
         try:
@@ -143,7 +143,7 @@ class Walk:
         return bars
 
     def _sizes(self, bdf: Bdf) -> Iterator[tuple[int, int, bool]]:
-        """Yield the BARs with their sizes: ones are written, and the lowest bit that stays is the
+        """Yields the BARs with their sizes: ones are written, and the lowest bit that stays is the
         size (7.5.1.2.1)."""
         number, count = 0, 2 if self.root.config_read(bdf, 0x0E, 1) & 0x7F == 1 else 6
         while number < count:
@@ -160,7 +160,7 @@ class Walk:
         return self.root.config_read(bdf, 0x10 + 4 * number, 4)
 
     def _block(self, function: FoundFunction) -> int | None:
-        """Return the address of the component registers, by the register locator (CXL 3.1
+        """Returns the address of the component registers, by the register locator (CXL 3.1
         8.1.9)."""
         for each in dvsec_tables.locations(partial(self.root.config_read, function.bdf)):
             if each.block is dvsec_tables.BlockId.COMPONENT and each.bar in function.bars:
@@ -169,7 +169,7 @@ class Walk:
 
 
 def find_hdm(root: RootComplex, block: int | None) -> int | None:
-    """Return the address of the HDM decoders in the component registers at *block*."""
+    """Returns the address of the HDM decoders in the component registers at *block*."""
     if block is None:
         return None
     listed = component.find_capabilities(lambda at, size: root.read(block + at, size))

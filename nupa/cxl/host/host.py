@@ -71,7 +71,7 @@ class Host(Closing):
                 slot.begin()
 
     def close(self) -> None:
-        """Stop following hot plug, and close the bus; decoders stay programmed."""
+        """Stops following hot plug, and closes the bus; decoders stay programmed."""
         with self.root.lock:
             for slot in self._slots:
                 slot.end()
@@ -95,7 +95,7 @@ class Host(Closing):
     def _probe(
         self, function: FoundFunction, uid: int, own: Decoders, top: Decoders, dvsec: int
     ) -> None:
-        """Add a device that has memory, or may get some."""
+        """Adds a device that has memory, or may get some."""
         driver = None
         with suppress(CommandError):  # registers alone are enough for memory (CXL 3.1 8.1.3.8)
             driver = Driver(self.root, function, lambda: self._changed())
@@ -106,7 +106,7 @@ class Host(Closing):
             self.devices.append(CxlMemdev(function, uid, capacity, own, route, driver))
 
     def _route(self, function: FoundFunction, top: Decoders) -> list[tuple[Decoders, int]]:
-        """Return the decoders on the way, each with the port number that it targets."""
+        """Returns the decoders on the way, each with the port number that it targets."""
         route, decoders = [], top
         for port in function.path[:-1]:
             own = self._decoders_at(str(port.bdf), port.hdm)
@@ -129,19 +129,19 @@ class Host(Closing):
         return self._decoders[base]
 
     def _memory_at(self, function: FoundFunction) -> int | None:
-        """Return the offset of the DVSEC for CXL devices (CXL 3.1 8.1.3), if it says
+        """Returns the offset of the DVSEC for CXL devices (CXL 3.1 8.1.3), if it says
         Mem_Capable."""
         read = partial(self.root.config_read, function.bdf)
         at = next((each.offset for each in dvsec_tables.find(read) if each.number == 0), None)
         return at if at is not None and read(at + 0x0A, 2) & _MEM_CAPABLE else None
 
     def _capacity(self, function: FoundFunction, dvsec: int) -> int:
-        """Return the capacity by range 1 (CXL 3.1 8.1.3.8.1, 8.1.3.8.2)."""
+        """Returns the capacity by range 1 (CXL 3.1 8.1.3.8.1, 8.1.3.8.2)."""
         read = partial(self.root.config_read, function.bdf)
         return read(dvsec + 0x18, 4) << 32 | read(dvsec + 0x1C, 4) & ~(STEP - 1) & _LOW
 
     def _enable(self, function: FoundFunction, decoders: Decoders, dvsec: int) -> None:
-        """Enable memory, viral and the decoders (CXL 3.1 8.1.3.2, 8.2.4.20.2; 12.4)."""
+        """Enables memory, viral and the decoders (CXL 3.1 8.1.3.2, 8.2.4.20.2; 12.4)."""
         control = self.root.config_read(function.bdf, dvsec + 0x0C, 2)
         control |= _MEM_ENABLE | _VIRAL_ENABLE
         self.root.config_write(function.bdf, dvsec + 0x0C, 2, control)
@@ -159,7 +159,7 @@ class Host(Closing):
         self._changed()
 
     def _unplugged(self, port: FoundFunction) -> None:
-        """Forget the functions below *port*; their regions are lost, and requests to them fail."""
+        """Forgets the functions below *port*; their regions are lost, and requests to them fail."""
         gone, port.below = [*_all(port.below)], []
         for function in gone:
             self.functions.remove(function)
@@ -182,8 +182,8 @@ class Host(Closing):
         granularity: int = 256,
         window: FixedWindow | None = None,
     ) -> CxlRegion:
-        """Make a region of *size* bytes (0: all capacity that is left) of *devices*, interleaved in
-        their order.  A window with more than one way sets the granularity.  Lost regions are
+        """Makes a region of *size* bytes (0: all capacity that is left) of *devices*, interleaved
+        in their order.  A window with more than one way sets the granularity.  Lost regions are
         destroyed first.
 
         RegionError: no programming of the decoders on the way makes such a region; nothing is
@@ -206,8 +206,8 @@ class Host(Closing):
             return self._program(region, planned)
 
     def create_dynamic_region(self, device: CxlMemdev, index: int = 0) -> CxlRegion:
-        """Make a region of all addresses of a device's dynamic capacity region *index*; its extents
-        can be accessed.  RegionError: no such region, or as above."""
+        """Makes a region of all addresses of a device's dynamic capacity region *index*; its
+        extents can be accessed.  RegionError: no such region, or as above."""
         with self.root.lock:
             self._forget_lost()
             listed = device.driver.regions if device.driver else []
@@ -230,7 +230,7 @@ class Host(Closing):
         return region
 
     def destroy_region(self, region: CxlRegion) -> None:
-        """Destroy a region.  RegionError: it is neither lost nor the last one that was made (CXL
+        """Destroys a region.  RegionError: it is neither lost nor the last one that was made (CXL
         3.1 8.2.4.20.12)."""
         with self.root.lock:
             if region not in self.regions or not (region.lost or self.regions[-1] is region):
@@ -247,7 +247,7 @@ class Host(Closing):
         coherence: Coherence = "hardware",
         on_loss: OnLoss = "ones",
     ) -> HostWindow:
-        """Map *size* bytes at *offset* of a region (None: to its end) for plain loads and stores:
+        """Maps *size* bytes at *offset* of a region (None: to its end) for plain loads and stores:
         whole turns of its devices.  All of the mapped memory is backed.  Errors as by
         `nupa.cxl.host.window.map_addresses`."""
         size = region.size - offset if size is None else size

@@ -41,12 +41,12 @@ class Slot:
         self._at = next(at for at, number in walk(self._read) if number == PCIE_ID)
 
     def begin(self) -> None:
-        """Enable the events of the slot."""
+        """Enables the events of the slot."""
         self._root.listen(self.port.bdf, lambda _address, _data: self._look())
         self._control(_ENABLES)
 
     def end(self) -> None:
-        """Disable the events of the slot."""
+        """Disables the events of the slot."""
         self._control(0)
         self._root.listen(self.port.bdf, lambda _address, _data: None)
 

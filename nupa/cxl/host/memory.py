@@ -32,7 +32,7 @@ class Decoders:
         return sum(region is not None for region in self.regions)
 
     def free(self) -> int:
-        """Return the first free decoder.  RegionError: there is none."""
+        """Returns the first free decoder.  RegionError: there is none."""
         if None not in self.regions:
             raise RegionError(f"{self.name}: all {len(self.regions)} decoders are in use")
         return self.regions.index(None)
@@ -96,12 +96,12 @@ class CxlRegion:
         return [(each.dpa - first, each.size) for each in listed if first <= each.dpa < last]
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read bytes.  MemoryAccessError as by `Bus.read`; LocalError: outside the region."""
+        """Reads bytes.  MemoryAccessError as by `Bus.read`; LocalError: outside the region."""
         self._check(offset, size)
         return self.bus.read(self.base + offset, size)
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        """Write bytes.  Errors as by `read`."""
+        """Writes bytes.  Errors as by `read`."""
         self._check(offset, memoryview(data).nbytes)
         self.bus.write(self.base + offset, data)
 

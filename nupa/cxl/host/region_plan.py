@@ -33,7 +33,7 @@ class Programmed(NamedTuple):
 def plan(
     devices: Sequence[CxlMemdev], window: FixedWindow, granularity: int, dpa: int | None = None
 ) -> list[Programmed]:
-    """Plan a region, from the bridges down to the devices.  RegionError: no programming makes such
+    """Plans a region, from the bridges down to the devices.  RegionError: no programming makes such
     a region."""
     ways, above = len(devices), window.interleave.ways
     if len(set(devices)) < ways or ways not in CODE_OF_WAYS or ways % above:
@@ -68,7 +68,7 @@ def plan(
 def place(
     planned: Sequence[Programmed], window: FixedWindow, size: int, regions: Sequence[CxlRegion]
 ) -> int:
-    """Return a base in *window*: beside the other regions, in the order of its decoders
+    """Returns a base in *window*: beside the other regions, in the order of its decoders
     (8.2.4.20.12).  RegionError: there is no room."""
     here = sorted((each.base, each.end) for each in regions if each.window is window)
     below, above = window.base, window.end
@@ -91,7 +91,7 @@ def place(
 
 
 def commit(root: RootComplex, region: CxlRegion, what: Programmed) -> None:
-    """Commit a decoder.  RegionError: the component refuses; it is not committed."""
+    """Commits a decoder.  RegionError: the component refuses; it is not committed."""
     decoders = what.decoders
     slot = decoders.free()
     at = decoders.base + 0x10 + 0x20 * slot
@@ -120,7 +120,7 @@ def commit(root: RootComplex, region: CxlRegion, what: Programmed) -> None:
 
 
 def decommit(root: RootComplex, region: CxlRegion) -> None:
-    """Decommit all decoders of a region, except those of devices that were removed."""
+    """Decommits all decoders of a region, except those of devices that were removed."""
     for decoders, slot in reversed(region.committed):
         decoders.regions[slot] = None
         at = decoders.base + 0x10 + 0x20 * slot
@@ -131,7 +131,7 @@ def decommit(root: RootComplex, region: CxlRegion) -> None:
 
 
 def _skip(what: Programmed) -> int:
-    """Return the DPA skip (8.2.4.20.9): from the end of the decoder before to the memory of the
+    """Returns the DPA skip (8.2.4.20.9): from the end of the decoder before to the memory of the
     region."""
     slot, end = what.decoders.free(), 0
     for other in what.decoders.regions[:slot]:
@@ -152,7 +152,7 @@ def _interleave(ways: int, granularity: int) -> Interleave:
 
 
 def _targets(decoders: Decoders, ports: dict[int, int], above: int) -> list[int]:
-    """Return the port of each way, of the *ports* of these positions; ways change every *above*."""
+    """Returns the port of each way, of *ports* at these positions; ways change every *above*."""
     ways = len(set(ports.values()))
     targets: dict[int, int] = {}
     for position, port in ports.items():

@@ -51,20 +51,20 @@ class RootComplex:
         self.lock = lock or RLock()
 
     def config_read(self, bdf: Bdf, offset: int, size: int) -> int:
-        """Read configuration space.  AccessError: *size* and *offset* are not possible there."""
+        """Reads configuration space.  AccessError: *size* and *offset* are not possible there."""
         with self.lock:
             function = self.function(bdf)
             return function.config.read(offset, size) if function else (1 << 8 * size) - 1
 
     def config_write(self, bdf: Bdf, offset: int, size: int, value: int) -> None:
-        """Write configuration space.  AccessError as above."""
+        """Writes configuration space.  AccessError as above."""
         with self.lock:
             function = self.function(bdf)
             if function:
                 function.config.write(offset, size, value)
 
     def listen(self, bdf: Bdf, handler: Callable[[int, int], None]) -> None:
-        """Have *handler*(address, data) take the interrupts of the function at *bdf*, instead of
+        """Has *handler*(address, data) take the interrupts of the function at *bdf*, instead of
         any other handler; those of a slot have no data.  A function without interrupts sends
         none."""
         with self.lock:
@@ -82,21 +82,21 @@ class RootComplex:
         return None
 
     def read(self, address: int, size: int) -> int:
-        """Read registers behind BARs, or of host bridges.  AccessError: not a size that they
+        """Reads registers behind BARs, or of host bridges.  AccessError: not a size that they
         take."""
         with self.lock:
             place = self.place(address)
             return place.space.read(place.offset, size) if place else (1 << 8 * size) - 1
 
     def write(self, address: int, size: int, value: int) -> None:
-        """Write registers.  AccessError as above."""
+        """Writes registers.  AccessError as above."""
         with self.lock:
             place = self.place(address)
             if place:
                 place.space.write(place.offset, size, value)
 
     def place(self, address: int) -> RegisterPlace | None:
-        """Return the byte at *address*; None: nothing decodes it."""
+        """Returns the byte at *address*; None: nothing decodes it."""
         for bridge in self.bridges:
             if bridge.base <= address < bridge.base + component.BYTES:
                 return RegisterPlace(bridge.component, address - bridge.base)

@@ -53,7 +53,7 @@ class HostWindow(Window):
                 raise
 
     def settle(self) -> None:
-        """Revoke the window if its memory is elsewhere; the bus calls this after each change."""
+        """Revokes the window if its memory is elsewhere; the bus calls this after each change."""
         if not self.revoked and _ways(self._bus, self._base, self._size) != self._ways:
             self.revoke()
 
@@ -66,7 +66,7 @@ def map_addresses(
     coherence: Coherence = "hardware",
     on_loss: OnLoss = "ones",
 ) -> HostWindow:
-    """Map *size* bytes at *base* of a host's memory: whole turns of all interleaved devices, or
+    """Maps *size* bytes at *base* of a host's memory: whole turns of all interleaved devices, or
     whole pages of a single one.
 
     LocalError: the range is not inside one region; the interleave granularity is less than a page
@@ -119,7 +119,7 @@ _Ways = tuple[tuple[int, tuple[_Run, ...]], ...]
 
 
 def _ways(bus: Bus, base: int, size: int) -> _Ways | None:
-    """Return the runs of each way, by the first turns of the range; None: it is not a possible
+    """Returns the runs of each way, by the first turns of the range; None: it is not a possible
     range."""
     first = _answers(bus, base)
     if first is None:
@@ -151,7 +151,7 @@ def _answers(bus: Bus, hpa: int) -> Leaf | None:
 
 
 def _runs(bus: Bus, way: Leaf, dpa: int, size: int) -> Iterator[_Run]:
-    """Yield the runs of *size* bytes at *dpa* of a device."""
+    """Yields the runs of *size* bytes at *dpa* of a device."""
     for part in bus.media(way.device).parts:
         first, end = max(dpa, part.dpa), min(dpa + size, part.end)
         if first < end:
@@ -159,7 +159,7 @@ def _runs(bus: Bus, way: Leaf, dpa: int, size: int) -> Iterator[_Run]:
 
 
 def _leaves(bus: Bus, base: int, size: int) -> Iterator[Iterator[_Run]]:
-    """Yield the runs of each turn, by the decoders themselves, as XOR maps may select."""
+    """Yields the runs of each turn, by the decoders themselves, as XOR maps may select."""
     way = bus.map.way(base)
     if isinstance(way, Leaf):
         interleave = way.decoder.interleave
@@ -180,7 +180,7 @@ class Stretch(NamedTuple):
 
 
 def runs_of(bus: Bus, base: int, size: int) -> list[Stretch] | None:
-    """Return the runs of a whole range of decoders: one stretch for interleaved devices, a stretch
+    """Returns the runs of a whole range of decoders: one stretch for interleaved devices, a stretch
     for each run of a single one.  None: a device does not answer, lacks some of its memory, or is
     selected by XOR."""
     first = _answers(bus, base)

@@ -21,9 +21,9 @@ class Wire:
         return self._downs
 
     def set(self, up: bool) -> None:
-        """Take the link down, or up; `settle` waits for those who follow it."""
+        """Takes the link down, or up; `settle` waits for those who follow it."""
         self._downs += self._up and not up
         self._up = up
 
     def settle(self) -> None:
-        """Wait until a link that is down is no longer in use."""
+        """Waits until a link that is down is no longer in use."""

@@ -112,7 +112,7 @@ _PAIR = struct.Struct("<HHH2x")
 
 
 def pack_structure(item: Structure) -> bytes:
-    """Encode a structure, with type and length."""
+    """Encodes a structure, with type and length."""
     if isinstance(item, Dslbis):
         body = _DSLBIS.pack(*item[:4], *item.entries)
     elif isinstance(item, Sslbis):
@@ -160,7 +160,7 @@ class Cdat:
         return b"".join(self._entries)
 
     def answer(self, payload: bytes) -> bytes | None:
-        """Answer Read Entry (8.1.11.1); None: another request, or no such entry."""
+        """Answers Read Entry (8.1.11.1); None: another request, or no such entry."""
         if len(payload) != 4:
             return None
         code, table = payload[:2]
@@ -172,7 +172,7 @@ class Cdat:
 
 
 def parse(image: bytes) -> Cdat:
-    """Decode a table.  CdatError: a length, the checksum or a structure is wrong."""
+    """Decodes a table.  CdatError: a length, the checksum or a structure is wrong."""
     if len(image) < _HEADER.size:
         raise CdatError(f"{len(image)} bytes hold no header")
     size, revision, _, sequence = _HEADER.unpack_from(image)
@@ -199,7 +199,7 @@ def _structures(image: bytes) -> Iterator[Structure]:
 
 
 def scaled(values: Sequence[int], *, up: bool) -> tuple[int, list[int]]:
-    """Return the base unit, a power of ten, and each value in it, rounded *up* or down.  No entry
+    """Returns the base unit, a power of ten, and each value in it, rounded *up* or down.  No entry
     is above 0xFFFE (0xFFFF is "not reachable"), and none is 0 unless its value is."""
     base = 1
     while max(values) > base * _VALUE_MAX:

@@ -76,7 +76,7 @@ class DynamicCapacity:
     # Regions and free capacity
 
     def region_of(self, dpa: int, size: int) -> int:
-        """Return the region of these bytes.  CommandError: there is none, or they are not whole
+        """Returns the region of these bytes.  CommandError: there is none, or they are not whole
         blocks."""
         for index, region in enumerate(self.regions):
             if region.dpa <= dpa and dpa + size <= region.end and size > 0:
@@ -86,7 +86,7 @@ class DynamicCapacity:
         raise CommandError(Code.INVALID_PHYSICAL_ADDRESS, f"{size:#x} bytes at {dpa:#x}")
 
     def free(self, index: int) -> list[tuple[int, int]]:
-        """Return the free parts of a region: (dpa, size), in order."""
+        """Returns the free parts of a region: (dpa, size), in order."""
         region, found = self.regions[index], []
         at = region.dpa
         for extent in sorted(set(self._held())):
@@ -116,7 +116,7 @@ class DynamicCapacity:
         return {extent.tag for extent in self._held()} - {NO_TAG}
 
     def host(self, number: int) -> HostCapacity:
-        """Return the state of a host.  CommandError: there is no such host."""
+        """Returns the state of a host.  CommandError: there is no such host."""
         require(0 <= number < len(self.hosts), why=f"host {number}")
         return self.hosts[number]
 
@@ -132,7 +132,7 @@ class DynamicCapacity:
         policy: Policy = Policy.FREE,
         extents: Sequence[tuple[int, int]] = (),
     ) -> list[Extent]:
-        """Offer capacity of region *index* to a host (7.6.7.6.5): *size* free bytes, in one piece
+        """Offers capacity of region *index* to a host (7.6.7.6.5): *size* free bytes, in one piece
         if CONTIGUOUS; *extents* (dpa, size) if PRESCRIPTIVE; another host's extents of *tag* if
         SHARED.  The host has them once it accepts them."""
         host = self.host(number)
@@ -199,22 +199,22 @@ class DynamicCapacity:
         return found
 
     def _check_list(self, index: int, extents: Sequence[tuple[int, int]]) -> None:
-        """Check that all are in one region, and that none overlap."""
+        """Checks that all are in one region, and that none overlap."""
         for dpa, size in extents:
             same = self.region_of(dpa, size) == index
             require(same, Code.INVALID_EXTENT_LIST, f"{dpa:#x} is not in region {index}")
         check_apart(extents)
 
     def ask_back(self, number: int, extents: Sequence[tuple[int, int]] | UUID) -> list[Extent]:
-        """Ask a host to release *extents*, or all extents of a tag (7.6.7.6.6).  It has them until
+        """Asks a host to release *extents*, or all extents of a tag (7.6.7.6.6).  It has them until
         it does."""
         host, wanted = self._to_release(number, extents)
         host.tell(DcEventType.RELEASE, self._placed(wanted))
         return wanted
 
     def force_back(self, number: int, extents: Sequence[tuple[int, int]] | UUID) -> list[Extent]:
-        """Take extents at once, and notify the host afterwards.  An offer with any of them is dead:
-        the host can only refuse it (9.13.3.3)."""
+        """Takes extents at once, and notifies the host afterwards.  An offer with any of them is
+        dead: the host can only refuse it (9.13.3.3)."""
         host, wanted = self._to_release(number, extents, forced=True)
         accepted = [extent for extent in wanted if not host.is_offered(extent)]
         host.offers = [
@@ -230,7 +230,7 @@ class DynamicCapacity:
     def _to_release(
         self, number: int, extents: Sequence[tuple[int, int]] | UUID, *, forced: bool = False
     ) -> tuple[HostCapacity, list[Extent]]:
-        """Select extents to release (7.6.7.6.6); offered ones only if *forced*, and then as a
+        """Selects extents to release (7.6.7.6.6); offered ones only if *forced*, and then as a
         whole."""
         host = self.host(number)
         has = list(host.held()) if forced else host.accepted
@@ -257,13 +257,13 @@ class DynamicCapacity:
         return host, wanted
 
     def drop(self, number: int) -> None:
-        """Free all that a host has, as the host is gone."""
+        """Frees all that a host has, as the host is gone."""
         host = self.host(number)
         host.offers, lost = [], host.accepted
         self._take(host, list(lost))
 
     def configure(self, index: int, block_bytes: int, *, sanitize: bool) -> None:
-        """Change a region of which no host has an extent (7.6.7.6.3), and notify its hosts."""
+        """Changes a region of which no host has an extent (7.6.7.6.3), and notifies its hosts."""
         require(0 <= index < len(self.regions), why=f"region {index}")
         region = replace(self.regions[index], block_bytes=block_bytes, sanitize=sanitize)
         whole = self.free(index) == [(region.dpa, region.size)]
@@ -279,7 +279,7 @@ class DynamicCapacity:
     # Operations of a host
 
     def accept(self, number: int, extents: Sequence[tuple[int, int]]) -> None:
-        """Answer the oldest offer: accept *extents* of it, or refuse it with none.  The rest
+        """Answers the oldest offer: accepts *extents* of it, or refuses it with none.  The rest
         becomes free.  A shared tag is accepted as a whole or not at all.  Dead offers before it are
         forgotten."""
         host = self.host(number)
@@ -309,7 +309,7 @@ class DynamicCapacity:
         self._tell(DcEventType.ANSWERED, number, taken)
 
     def release(self, number: int, extents: Sequence[tuple[int, int]]) -> None:
-        """Release *extents*, or parts of extents that the host does not share."""
+        """Releases *extents*, or parts of extents that the host does not share."""
         host = self.host(number)
         require(extents, why="no extents")
         released = self._within(host, extents)
@@ -327,7 +327,7 @@ class DynamicCapacity:
             watcher(change, number, extents)
 
     def _within(self, host: HostCapacity, extents: Sequence[tuple[int, int]]) -> list[Extent]:
-        """Return each as a part of an accepted extent."""
+        """Returns each as a part of an accepted extent."""
         check_apart(extents)
         found = []
         for dpa, size in extents:
@@ -344,7 +344,7 @@ class DynamicCapacity:
         self.free_up(gone)
 
     def free_up(self, gone: Sequence[Extent]) -> None:
-        """Free extents; sanitize the bytes that no host holds."""
+        """Frees extents; sanitize the bytes that no host holds."""
         self.generation += 1
         for extent in gone:
             region = self.regions[self.region_of(extent.dpa, extent.size)]

@@ -23,7 +23,7 @@ class TagInfo(NamedTuple):
 
 
 def tags(capacity: DynamicCapacity) -> list[TagInfo]:
-    """Return all tags, in order."""
+    """Returns all tags, in order."""
     accepted: dict[UUID, set[int]] = {tag: set() for tag in capacity.references}
     offered: dict[UUID, set[int]] = {}
     for host in capacity.hosts:
@@ -44,8 +44,8 @@ def tags(capacity: DynamicCapacity) -> list[TagInfo]:
 
 
 def keep(capacity: DynamicCapacity, tag: UUID) -> None:
-    """Add a reference: the extents of *tag* stay if no host has them.  CommandError: no such shared
-    tag."""
+    """Adds a reference: the extents of *tag* stay if no host has them.  CommandError: no such
+    shared tag."""
     extents = _shared(capacity, tag)
     if tag not in capacity.references:
         capacity.references[tag] = extents
@@ -53,8 +53,8 @@ def keep(capacity: DynamicCapacity, tag: UUID) -> None:
 
 
 def let_go(capacity: DynamicCapacity, tag: UUID) -> None:
-    """Remove a reference: the extents are free once no host has them.  CommandError: no such shared
-    tag."""
+    """Removes a reference: the extents are free once no host has them.  CommandError: no such
+    shared tag."""
     _shared(capacity, tag)
     capacity.free_up(capacity.references.pop(tag, []))
 

@@ -124,7 +124,7 @@ def general_media(
     rank: int | None = None,
     device: int | None = None,
 ) -> EventRecord:
-    """Make a general media event (8.2.9.2.1.1); None: not valid."""
+    """Makes a general media event (8.2.9.2.1.1); None: not valid."""
     validity = sum((x is not None) << bit for bit, x in enumerate((channel, rank, device)))
     head = _media(dpa, descriptor, media, transaction, validity, channel or 0, rank or 0)
     return EventRecord(GENERAL_MEDIA, head + (device or 0).to_bytes(3, "little"))
@@ -144,7 +144,7 @@ def dram(
     row: int | None = None,
     column: int | None = None,
 ) -> EventRecord:
-    """Make a DRAM event (8.2.9.2.1.2); None: not valid."""
+    """Makes a DRAM event (8.2.9.2.1.2); None: not valid."""
     given = (channel, rank, nibbles, bank_group, bank, row, column)
     validity = sum((x is not None) << bit for bit, x in enumerate(given))
     head = _media(dpa, descriptor, media, transaction, validity, channel or 0, rank or 0)
@@ -154,7 +154,7 @@ def dram(
 
 
 def memory_module(event_type: int, health: bytes) -> EventRecord:
-    """Make a memory module event (8.2.9.2.1.3); *health* is the answer of Get Health Info, 18
+    """Makes a memory module event (8.2.9.2.1.3); *health* is the answer of Get Health Info, 18
     bytes."""
     return EventRecord(MEMORY_MODULE, bytes([event_type]) + health)
 
@@ -182,7 +182,7 @@ def dynamic_capacity(
     *,
     more: bool = False,
 ) -> EventRecord:
-    """Make a dynamic capacity event (8.2.9.2.1.6); *more*: the next record belongs to this one."""
+    """Makes a dynamic capacity event (8.2.9.2.1.6); *more*: the next record belongs to this one."""
     head = struct.pack("<BxHBB2x", change, host, region, more)
     return EventRecord(
         DYNAMIC_CAPACITY, head + struct.pack("<QQ16sH6x", dpa, size, tag.bytes, sequence)
@@ -216,7 +216,7 @@ class EventLog:
         return len(self._records)
 
     def add(self, event: EventRecord, now_ns: int) -> int:
-        """Add a record; return its handle, which is not 0, or 0 if the log is full."""
+        """Adds a record; returns its handle, which is not 0, or 0 if the log is full."""
         if len(self._records) >= self.limit:
             first = self._overflow_ns[0] if self.overflow_count else now_ns
             self._overflow_ns = (first, now_ns)
@@ -230,7 +230,7 @@ class EventLog:
         return self._handle
 
     def get(self, most: int) -> EventRecords:
-        """Return the *most* oldest records."""
+        """Returns the *most* oldest records."""
         records = list(islice(self._records.values(), most))
         return EventRecords(
             self.overflow_count > 0,
@@ -241,7 +241,7 @@ class EventLog:
         )
 
     def clear(self, handles: Sequence[int]) -> None:
-        """Clear the oldest records, in their order.  CommandError: *handles* are not these."""
+        """Clears the oldest records, in their order.  CommandError: *handles* are not these."""
         require(handles, why="no handles")
         oldest = list(islice(self._records, len(handles)))
         require(oldest == list(handles), Code.INVALID_HANDLE, f"{list(handles)}, not {oldest}")
@@ -250,7 +250,7 @@ class EventLog:
         self._forget_overflow()
 
     def clear_all(self) -> None:
-        """Clear all records.  CommandError: the log has not overflown (8.2.9.2.3)."""
+        """Clears all records.  CommandError: the log has not overflown (8.2.9.2.3)."""
         require(self.overflow_count, why="the log has not overflown")
         self._records.clear()
         self._forget_overflow()
@@ -278,13 +278,13 @@ class EventLogs:
         return self._logs[log]
 
     def add(self, log: Log, event: EventRecord) -> int:
-        """Add a record: `EventLog.add`."""
+        """Adds a record: `EventLog.add`."""
         handle = self._logs[log].add(event, self._now_ns())
         self._changed(log, handle > 0)
         return handle
 
     def clear(self, log: Log, handles: Sequence[int] | None) -> None:
-        """Clear *handles* of the log, or all of it: `EventLog.clear`, `EventLog.clear_all`."""
+        """Clears *handles* of the log, or all of it: `EventLog.clear`, `EventLog.clear_all`."""
         if handles is None:
             self._logs[log].clear_all()
         else:

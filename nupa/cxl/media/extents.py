@@ -35,7 +35,7 @@ class Extent(NamedTuple):
         return self.dpa + self.size
 
     def has(self, dpa: int, size: int) -> bool:
-        """Tell whether all of these bytes are inside."""
+        """Tells whether all of these bytes are inside."""
         return self.dpa <= dpa and dpa + size <= self.end
 
 
@@ -57,7 +57,7 @@ class DcRegion:
         return self.dpa + self.size
 
     def check(self) -> None:
-        """Raise DcdError for a wrong alignment or size (8.2.9.9.9.1)."""
+        """Raises DcdError for a wrong alignment or size (8.2.9.9.9.1)."""
         block = self.block_bytes
         if self.dpa % DECODE_BYTES or self.size <= 0 or self.size % block or self.dpa < 0:
             raise DcdError(f"{self}: it begins at 256 MiB and has whole blocks")
@@ -66,7 +66,7 @@ class DcRegion:
 
 
 def check_apart(extents: Sequence[tuple[int, int]]) -> None:
-    """Raise CommandError if two extents overlap."""
+    """Raises CommandError if two extents overlap."""
     end = 0
     for dpa, size in sorted(extents):
         require(dpa >= end, Code.INVALID_EXTENT_LIST, f"{dpa:#x} overlaps another extent")
@@ -74,7 +74,7 @@ def check_apart(extents: Sequence[tuple[int, int]]) -> None:
 
 
 def around(extents: Sequence[Extent], dpa: int, size: int) -> Extent:
-    """Return the extent of these bytes.  CommandError: there is none."""
+    """Returns the extent of these bytes.  CommandError: there is none."""
     for extent in extents:
         if extent.has(dpa, size):
             return extent
@@ -82,7 +82,7 @@ def around(extents: Sequence[Extent], dpa: int, size: int) -> Extent:
 
 
 def without(extents: Sequence[Extent], gone: Sequence[Extent]) -> list[Extent]:
-    """Return *extents* without *gone*; a cut in the middle leaves two parts."""
+    """Returns *extents* without *gone*; a cut in the middle leaves two parts."""
     left = list(extents)
     for dpa, size, _, _ in gone:
         parts = []

@@ -24,11 +24,11 @@ class HostCapacity:
         self._changed: Callable[[], None] = lambda: None
 
     def attach(self, events: EventLogs) -> None:
-        """Set the event logs of this host."""
+        """Sets the event logs of this host."""
         self._events = events
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call *changed*, instead of any other handler, after the accepted extents have changed.
+        """Calls *changed*, instead of any other handler, after the accepted extents have changed.
         Once it returns, the host reaches exactly these."""
         self._changed = changed
 
@@ -38,17 +38,17 @@ class HostCapacity:
         self._changed()
 
     def held(self) -> Iterator[Extent]:
-        """Yield the accepted and the offered extents."""
+        """Yields the accepted and the offered extents."""
         yield from self.accepted
         for offer in self.offers:
             yield from offer
 
     def is_offered(self, extent: Extent) -> bool:
-        """Tell whether an extent is offered, and not accepted yet."""
+        """Tells whether an extent is offered, and not accepted yet."""
         return any(extent in offer for offer in self.offers)
 
     def reaches(self, dpa: int, size: int = 1) -> bool:
-        """Tell whether the host may access these bytes, as it has accepted all of them."""
+        """Tells whether the host may access these bytes, as it has accepted all of them."""
         for extent in sorted(self.accepted):
             if extent.dpa <= dpa < extent.end:
                 size -= extent.end - dpa
@@ -64,7 +64,7 @@ class HostCapacity:
         *,
         may_overflow: bool = False,
     ) -> None:
-        """Log an event for each (region, extent); all but the last say that more follow.
+        """Logs an event for each (region, extent); all but the last say that more follow.
         CommandError: the log has no room, and nothing has changed."""
         if self._events is None:
             return

@@ -57,7 +57,7 @@ class PlainMedia:
         self._view[self._range(dpa, len(data))] = data
 
     def clear(self, dpa: int, size: int) -> None:
-        """Clear bytes without another buffer of *size*.  Zeros are not written, so that unused
+        """Clears bytes without another buffer of *size*.  Zeros are not written, so that unused
         pages stay unused."""
         self._range(dpa, size)
         zeros = bytes(min(size, self._STEP))
@@ -68,7 +68,7 @@ class PlainMedia:
                 view[at : at + part] = zeros[:part]
 
     def check(self, dpa: int, size: int) -> None:
-        """Raise MediaError unless all bytes are there."""
+        """Raises MediaError unless all bytes are there."""
         self._range(dpa, size)
 
     def _range(self, dpa: int, size: int) -> slice:

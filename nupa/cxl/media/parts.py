@@ -56,17 +56,17 @@ class Memory(PlainMedia):
         self.handle = ffi.gc(handle, lib.nupa_cxl_memory_free)
 
     def back(self, offset: int, size: int) -> None:
-        """Back bytes that are about to be used.  FabricError: no memory is left."""
+        """Backs bytes that are about to be used.  FabricError: no memory is left."""
 
     @classmethod
     def anonymous(cls, size: int) -> Memory:
-        """Make memory of this process, all zeros; unused pages cost nothing."""
+        """Makes memory of this process, all zeros; unused pages cost nothing."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
         buffer = mmap.mmap(-1, max(size, mmap.PAGESIZE), flags=flags)
         return cls(buffer, forget=partial(buffer.madvise, mmap.MADV_DONTNEED))
 
     def clear(self, dpa: int, size: int) -> None:
-        """Clear bytes, and the poison of whole lines."""
+        """Clears bytes, and the poison of whole lines."""
         self.check(dpa, size)
         first = -(-dpa // LINE_BYTES) * LINE_BYTES
         last = (dpa + size) // LINE_BYTES * LINE_BYTES
@@ -78,7 +78,7 @@ class Memory(PlainMedia):
             self._forget(dpa, size)
 
     def set_poison(self, offset: int, size: int = LINE_BYTES, *, poisoned: bool = True) -> None:
-        """Poison or clear whole lines; a poisoned line reads as all ones.  MediaError: not whole
+        """Poisons or clears whole lines; a poisoned line reads as all ones.  MediaError: not whole
         lines inside."""
         if poisoned and 0 <= offset <= offset + size <= self.size:
             self.back(offset, size)
@@ -86,7 +86,7 @@ class Memory(PlainMedia):
             raise MediaError(f"poison of {size} bytes at {offset:#x}: whole lines of {self.size}")
 
     def is_poisoned(self, offset: int) -> bool:
-        """Tell whether the line is poisoned.  MediaError: outside."""
+        """Tells whether the line is poisoned.  MediaError: outside."""
         answer = lib.nupa_cxl_memory_is_poisoned(self.handle, offset)
         if answer < 0:
             raise MediaError(f"poison at {offset:#x}: there are {self.size:#x} bytes")
@@ -123,7 +123,7 @@ class SparseFile(Closing):
         return self._fd
 
     def take(self, size: int) -> Memory:
-        """Take the next bytes.  LocalError: no more are left."""
+        """Takes the next bytes.  LocalError: no more are left."""
         base, self._used = self._used, self._used + size
         if self._used > len(self._map):
             raise LocalError(f"{size:#x} bytes at {base:#x}: the file has {len(self._map):#x}")
@@ -167,12 +167,12 @@ class PartedMedia:
 
     @classmethod
     def of(cls, memory: Memory, size: int) -> PartedMedia:
-        """Make media of the first *size* bytes of *memory*."""
+        """Makes media of the first *size* bytes of *memory*."""
         return cls(size, [Part(0, size, memory)] if size else ())
 
     def set_parts(self, parts: Iterable[Part]) -> None:
-        """Replace the parts; once this returns, the old ones cannot be reached.  MediaError: one is
-        outside, or overlaps another; nothing has changed."""
+        """Replaces the parts; once this returns, the old ones cannot be reached.  MediaError: one
+        is outside, or overlaps another; nothing has changed."""
         now, end = tuple(sorted(parts, key=_BY_DPA)), 0
         for part in now:
             inside = 0 <= part.offset <= part.offset + part.size <= part.memory.size
@@ -185,11 +185,11 @@ class PartedMedia:
                 handler()
 
     def on_change(self, handler: Callable[[], None]) -> None:
-        """Call *handler* after the parts have changed."""
+        """Calls *handler* after the parts have changed."""
         self._changed.append(handler)
 
     def check(self, dpa: int, size: int) -> None:
-        """Raise MediaError if a byte is in no part."""
+        """Raises MediaError if a byte is in no part."""
         for _ in self.pieces(dpa, size):
             pass
 
@@ -204,7 +204,7 @@ class PartedMedia:
             at += length
 
     def clear(self, dpa: int, size: int) -> None:
-        """Clear bytes, except of shared parts."""
+        """Clears bytes, except of shared parts."""
         if not 0 <= dpa <= dpa + size <= self.size:
             raise MediaError(f"{size} bytes at {dpa:#x}: there are {self.size:#x}")
         for part in self.parts:
@@ -213,19 +213,19 @@ class PartedMedia:
                 part.memory.clear(part.offset + first - part.dpa, end - first)
 
     def set_poison(self, dpa: int, poisoned: bool) -> None:
-        """Poison or clear the line at *dpa*.  MediaError: there is none."""
+        """Poisons or clears the line at *dpa*.  MediaError: there is none."""
         for memory, offset, length in self.pieces(dpa, LINE_BYTES):
             memory.set_poison(offset, length, poisoned=poisoned)
 
     def is_poisoned(self, dpa: int) -> bool:
-        """Tell whether the line is poisoned; False where there is no part."""
+        """Tells whether the line is poisoned; False where there is no part."""
         try:
             return any(memory.is_poisoned(offset) for memory, offset, _ in self.pieces(dpa, 1))
         except MediaError:
             return False
 
     def pieces(self, dpa: int, size: int) -> Iterator[tuple[Memory, int, int]]:
-        """Yield memory, offset and length of these bytes, in order.  MediaError: some are in no
+        """Yields memory, offset and length of these bytes, in order.  MediaError: some are in no
         part."""
         end = dpa + size
         while dpa < end:

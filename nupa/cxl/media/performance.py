@@ -38,7 +38,7 @@ _SPECIAL_PURPOSE = 1
 
 
 def bandwidth_mbps(link: LinkConfig) -> int:
-    """Return 10^6 bytes a second of slots, in each direction."""
+    """Returns 10^6 bytes a second of slots, in each direction."""
     raw = link.width_lanes * link.speed_mtps
     if link.speed_mtps >= SPEEDS_MTPS["gen6"]:
         return raw * _FLIT_256[1] // (8 * _FLIT_256[0])
@@ -46,7 +46,7 @@ def bandwidth_mbps(link: LinkConfig) -> int:
 
 
 def latency_ps(link: LinkConfig) -> int:
-    """Return the time of a flit on its wires, from its first bit to its last."""
+    """Returns the time of a flit on its wires, from its first bit to its last."""
     flit = _FLIT_256[0] if link.speed_mtps >= SPEEDS_MTPS["gen6"] else _FLIT_68[0]
     return -(-flit * 8 * 1_000_000 // (link.width_lanes * link.speed_mtps))
 
@@ -74,7 +74,7 @@ class Range:
 
 
 def device_cdat(ranges: Iterable[Range], link: LinkConfig) -> Cdat:
-    """Make the table of a device behind *link*, which limits its bandwidth."""
+    """Makes the table of a device behind *link*, which limits its bandwidth."""
     items: list[Dsmas | Dslbis | Dsmscis | Dsemts] = []
     for place, part in enumerate(ranges):
         handle = place if part.handle is None else part.handle
@@ -105,7 +105,7 @@ def switch_cdat(
     switch_ps: int = SWITCH_PS,
     trunks: Mapping[int, Sequence[LinkConfig]] | None = None,
 ) -> Cdat:
-    """Make the table of a switch, by the link of each downstream port.  It has the paths from the
+    """Makes the table of a switch, by the link of each downstream port.  It has the paths from the
     upstream port to each, and between each two.  *trunks*: links to further switches on the way to
     a port.  ValueError: no downstream port."""
     if not downstream:

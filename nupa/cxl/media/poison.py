@@ -23,7 +23,7 @@ class PoisonSource(IntEnum):
 
 
 def _ignore(_dpa: int, _poisoned: bool) -> None:
-    """Do nothing: no data path mirrors the list."""
+    """Does nothing: no data path mirrors the list."""
 
 
 class PoisonRecord(NamedTuple):
@@ -55,7 +55,7 @@ class PoisonList:
         self._holds: Callable[[int], bool] | None = None
 
     def mirror(self, put: Callable[[int, bool], None], holds: Callable[[int], bool]) -> None:
-        """Mirror the list in the data path: *put*(dpa, whether) is called for each line that
+        """Mirrors the list in the data path: *put*(dpa, whether) is called for each line that
         changes, and for the present ones.  A line for which *holds*(dpa) is false, as a host has
         written it, is removed here, too."""
         self._put, self._holds = put, holds
@@ -72,19 +72,19 @@ class PoisonList:
         return isinstance(dpa, int) and dpa - dpa % LINE_BYTES in self._poisoned
 
     def __len__(self) -> int:
-        """Return the number of listed lines."""
+        """Returns the number of listed lines."""
         self._forget_written()
         return len(self._listed)
 
     def check(self, dpa: int, size: int = LINE_BYTES) -> None:
-        """Raise CommandError unless *size* bytes from *dpa* on are lines of this memory."""
+        """Raises CommandError unless *size* bytes from *dpa* on are lines of this memory."""
         require(dpa % LINE_BYTES == 0 and size % LINE_BYTES == 0 and size > 0, why=f"{dpa:#x}")
         inside = dpa + size <= self.memory_bytes
         require(inside, Code.INVALID_PHYSICAL_ADDRESS, f"{dpa:#x} and {size:#x} bytes")
 
     def add(self, dpa: int, source: PoisonSource, now_ns: int = 0) -> bool:
-        """Poison the line at *dpa*; return whether it is listed.  A poisoned line keeps its source.
-        CommandError: no such line, or too many are injected."""
+        """Poisons the line at *dpa*; returns whether it is listed.  A poisoned line keeps its
+        source.  CommandError: no such line, or too many are injected."""
         self.check(dpa)
         self._forget_written()
         if dpa not in self._poisoned:
@@ -105,7 +105,9 @@ class PoisonList:
             self.overflow_ns = now_ns
 
     def remove(self, dpa: int) -> bool:
-        """Clear the line at *dpa*; return whether it was poisoned.  CommandError: no such line."""
+        """Clears the line at *dpa*; returns whether it was poisoned.
+
+        CommandError: no such line."""
         self.check(dpa)
         self._forget_written()
         if dpa not in self._poisoned:
@@ -122,7 +124,7 @@ class PoisonList:
             del self._listed[index]
 
     def clear(self) -> None:
-        """Clear all lines, as the memory was overwritten."""
+        """Clears all lines, as the memory was overwritten."""
         for dpa in self._poisoned:
             self._put(dpa, False)
         self._poisoned.clear()
@@ -132,7 +134,7 @@ class PoisonList:
         self.generation += 1
 
     def rescan(self, dpa: int, size: int, now_ns: int = 0) -> list[PoisonRecord]:
-        """List the poisoned lines of *size* bytes from *dpa* on, while there is room; the overflow
+        """Lists the poisoned lines of *size* bytes from *dpa* on, while there is room; the overflow
         ends if all lines are listed (8.2.9.9.4.5).  CommandError as by `check`."""
         self.check(dpa, size)
         self._forget_written()
@@ -145,7 +147,7 @@ class PoisonList:
         return self.records(dpa, size)
 
     def records(self, dpa: int, size: int) -> list[PoisonRecord]:
-        """Return the listed lines of *size* bytes from *dpa* on; neighbours of one source are one
+        """Returns the listed lines of *size* bytes from *dpa* on; neighbours of one source are one
         record.  CommandError as by `check`."""
         self.check(dpa, size)
         self._forget_written()

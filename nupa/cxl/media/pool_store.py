@@ -28,14 +28,14 @@ class PoolStore(Closing):
         self._size = size
 
     def take(self, size: int) -> Memory:
-        """Take the next bytes.  LocalError: no more are left."""
+        """Takes the next bytes.  LocalError: no more are left."""
         start, self._used = self._used, self._used + size
         if self._used > self._size:
             raise LocalError(f"{size:#x} bytes at {start:#x}: there are {self._size:#x}")
         return _PoolPart(self, self._memory, start, size)
 
     def close(self) -> None:
-        """Free the memory.  Memory that a stopped process still maps is freed when this process
+        """Frees the memory.  Memory that a stopped process still maps is freed when this process
         ends."""
         try:
             self._memory.free()
@@ -77,7 +77,7 @@ class _PoolPart(Memory):
             super().clear(at, end - at)
 
     def _there(self, dpa: int, size: int) -> list[tuple[int, int]]:
-        """Return the backed parts of these bytes."""
+        """Returns the backed parts of these bytes."""
         chunks = range(dpa // _CHUNK, -(-(dpa + size) // _CHUNK))
         return [
             (max(dpa, chunk * _CHUNK), min(dpa + size, (chunk + 1) * _CHUNK))

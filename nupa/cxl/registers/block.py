@@ -63,12 +63,12 @@ T = TypeVar("T")
 
 
 def once(make: Callable[P, T]) -> Callable[P, T]:
-    """Cache a table for each set of arguments, so that all users share its rows."""
+    """Caches a table for each set of arguments, so that all users share its rows."""
     return cast("Callable[P, T]", cache(make))
 
 
 def rows_once(make: Callable[P, Iterator[BitField]]) -> Callable[P, tuple[BitField, ...]]:
-    """Cache the rows of a generator: `once`."""
+    """Caches the rows of a generator: `once`."""
     return cast(
         "Callable[P, tuple[BitField, ...]]", cache(lambda *args, **named: (*make(*args, **named),))
     )
@@ -76,7 +76,7 @@ def rows_once(make: Callable[P, Iterator[BitField]]) -> Callable[P, tuple[BitFie
 
 @cache
 def _parsed(bits: str) -> tuple[int, int]:
-    """Return the lowest bit, and the number of bits."""
+    """Returns the lowest bit, and the number of bits."""
     high, _, low = bits.partition(":")
     return int(low or high), int(high) - int(low or high) + 1
 
@@ -113,7 +113,7 @@ class BitField:
 
 
 def placed(fields: Iterable[BitField], offset: int, prefix: str = "") -> Iterator[BitField]:
-    """Yield the rows *offset* bytes further, with *prefix* before their names and their locks."""
+    """Yields the rows *offset* bytes further, with *prefix* before their names and their locks."""
     for row in fields:
         lock = prefix + row.lock if row.lock else ""
         yield replace(row, name=prefix + row.name, offset=row.offset + offset, lock=lock)
@@ -160,7 +160,7 @@ class Registers:
         self.reset()
 
     def _check_rows(self) -> None:
-        """Raise ValueError if two rows overlap, or one is outside."""
+        """Raises ValueError if two rows overlap, or one is outside."""
         end, last = 0, ""
         for row in self._sorted:
             if row.low < end:
@@ -172,23 +172,23 @@ class Registers:
     # Software
 
     def read(self, offset: int, size: int) -> int:
-        """Read *size* bytes as a number.  AccessError: outside, unaligned, or of a size that this
+        """Reads *size* bytes as a number.  AccessError: outside, unaligned, or of a size that this
         block does not take."""
         check_access(offset, size, self.size, self.widths)
         return self.peek(offset, size)
 
     def write(self, offset: int, size: int, value: int) -> None:
-        """Write the low *size* bytes of *value* as each field allows.  Then call the handlers of
+        """Writes the low *size* bytes of *value* as each field allows.  Then calls the handlers of
         the touched fields, in the order of their bits.  AccessError as for `read`."""
         check_access(offset, size, self.size, self.widths)
         self.poke(offset, size, value)
 
     def peek(self, offset: int, size: int) -> int:
-        """Read after the access was checked (nupa.cxl.registers.space)."""
+        """Reads after the access was checked (nupa.cxl.registers.space)."""
         return int.from_bytes(self._bytes[offset : offset + size], "little")
 
     def poke(self, offset: int, size: int, value: int) -> None:
-        """Write after the access was checked."""
+        """Writes after the access was checked."""
         base, whole = offset * 8, (1 << size * 8) - 1
         value &= whole
         now = int.from_bytes(self._bytes[offset : offset + size], "little")
@@ -211,7 +211,7 @@ class Registers:
             handler(written, old)
 
     def _touched(self, offset: int, size: int) -> list[BitField]:
-        """Return the fields with a bit in these bytes, in the order of their bits."""
+        """Returns the fields with a bit in these bytes, in the order of their bits."""
         first = bisect_right(self._lows, offset * 8)
         if first and self._sorted[first - 1].low + self._sorted[first - 1].width > offset * 8:
             first -= 1
@@ -231,7 +231,7 @@ class Registers:
         return word >> row.low % 8 & row.largest
 
     def __setitem__(self, name: str, value: int) -> None:
-        """Set a field as the hardware.  ValueError: *value* does not fit."""
+        """Sets a field as the hardware.  ValueError: *value* does not fit."""
         row = self.fields[name]
         if not 0 <= value <= row.largest:
             raise ValueError(f"{name} has {row.width} bits: {value:#x} does not fit")
@@ -241,21 +241,21 @@ class Registers:
         self._bytes[first:last] = word.to_bytes(last - first, "little")
 
     def on_write(self, name: str, handler: Handler) -> None:
-        """Call *handler* after each write of software that touches the field, with any access, also
-        if it is read only or locked.  KeyError: no such field."""
+        """Calls *handler* after each write of software that touches the field, with any access,
+        also if it is read only or locked.  KeyError: no such field."""
         self._handlers.setdefault(self.fields[name].name, []).append(handler)
 
     def on_reset(self, handler: Callable[[], None]) -> None:
-        """Call *handler* after each reset, to update state beside the registers."""
+        """Calls *handler* after each reset, to update state beside the registers."""
         self._reset_handlers.append(handler)
 
     def preset(self, name: str, value: int) -> None:
-        """Set the reset value of a field, and its value, during assembly."""
+        """Sets the reset value of a field, and its value, during assembly."""
         self[name] = value
         self._resets[name] = value
 
     def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
-        """Reset all fields.  A *hot* reset keeps sticky and HwInit fields; a *cxl* reset (CXL 3.1
+        """Resets all fields.  A *hot* reset keeps sticky and HwInit fields; a *cxl* reset (CXL 3.1
         9.7, table 8-1) keeps RWO fields and locked RWL fields, too."""
         kept = {
             row.name
@@ -271,7 +271,7 @@ class Registers:
             handler()
 
     def dump(self) -> dict[str, int]:
-        """Return the value of each field, in the order of the rows."""
+        """Returns the value of each field, in the order of the rows."""
         return {name: self[name] for name in self.fields}
 
     def __bytes__(self) -> bytes:
@@ -279,13 +279,13 @@ class Registers:
 
 
 def decode(fields: Iterable[BitField], image: bytes) -> dict[str, int]:
-    """Return the value of each field in the bytes of a block."""
+    """Returns the value of each field in the bytes of a block."""
     word = int.from_bytes(image, "little")
     return {row.name: word >> row.low & row.largest for row in fields}
 
 
 def check_access(offset: int, size: int, total: int, widths: tuple[int, ...]) -> None:
-    """Raise AccessError unless *size* is one of *widths*, and *offset* is a multiple of it in
+    """Raises AccessError unless *size* is one of *widths*, and *offset* is a multiple of it in
     *total*."""
     if size not in widths or offset % size or not 0 <= offset <= total - size:
         raise AccessError(
@@ -295,5 +295,5 @@ def check_access(offset: int, size: int, total: int, widths: tuple[int, ...]) ->
 
 
 def _moved(word: int, down: int) -> int:
-    """Shift *word* down; up if *down* is negative."""
+    """Shifts *word* down; up if *down* is negative."""
     return word >> down if down >= 0 else word << -down

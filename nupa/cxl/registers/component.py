@@ -66,7 +66,7 @@ class ComponentRegisters(Space):
 
 
 def find_capabilities(read: Read) -> list[FoundCapability]:
-    """Read the array behind the header, as software does; empty if there is no such header."""
+    """Reads the array behind the header, as software does; empty if there is no such header."""
     header = read(CACHEMEM_AT, 4)
     if header & 0xFFFF != _HEADER_ID:
         return []

@@ -53,7 +53,7 @@ _CORRECTABLE = (
 
 @once
 def ras(*, root: bool = False) -> Capability:
-    """Make the RAS capability (8.2.4.17); in a root port software may have poison reported as
+    """Makes the RAS capability (8.2.4.17); in a root port software may have poison reported as
     uncorrectable."""
     rows: list[BitField] = []
     for bit, name in _UNCORRECTABLE.items():
@@ -85,7 +85,7 @@ _CREDITS = {
 
 @once
 def link() -> Capability:
-    """Make the link capability (8.2.4.19); the credits, of 68-byte flits, are 0, as there is no
+    """Makes the link capability (8.2.4.19); the credits, of 68-byte flits, are 0, as there is no
     link layer."""
     rows = [
         BitField("capability.version_supported", 0x00, "3:0", RWS, 2, "8.2.4.19.1"),
@@ -120,9 +120,9 @@ TARGETS = 8
 
 @once
 def hdm(decoders: int, *, targets: int = TARGETS) -> Capability:
-    """Make the HDM decoder capability (8.2.4.20), with fields `decoderN.…`.  A device has *targets*
-    0, a DPA skip instead, and 3, 6, 12 and 16 ways; host bridges and switches do not have those
-    ways.
+    """Makes the HDM decoder capability (8.2.4.20), with fields `decoderN.…`.  A device has
+    *targets* 0, a DPA skip instead, and 3, 6, 12 and 16 ways; host bridges and switches do not have
+    those ways.
 
     All but the status bits of decoder N are RWL, with the lock "decoderN.lock".  ValueError: a
     count has no encoding."""
@@ -174,7 +174,7 @@ def _decoder(targets: int) -> Iterator[BitField]:
 
 
 def extended_security(ports: int) -> Capability:
-    """Make the extended security capability of a host bridge (8.2.4.21): a policy for each root
+    """Makes the extended security capability of a host bridge (8.2.4.21): a policy for each root
     port."""
     rows = [BitField("ports", 0x00, "7:0", HWINIT, ports, "8.2.4.21")]
     for i in range(ports):
@@ -190,7 +190,7 @@ SNOOP_STEP_BYTES = 1 << 16
 
 
 def snoop_filter(group: int, size_bytes: int) -> Capability:
-    """Make the snoop filter capability (8.2.4.23): ports of one *group* share a filter, which can
+    """Makes the snoop filter capability (8.2.4.23): ports of one *group* share a filter, which can
     track a cache of *size_bytes*."""
     steps = size_bytes // SNOOP_STEP_BYTES
     rows = (
@@ -202,7 +202,7 @@ def snoop_filter(group: int, size_bytes: int) -> Capability:
 
 @once
 def isolation() -> Capability:
-    """Make the isolation capability (8.2.4.24): timeouts of transactions, and isolation of a root
+    """Makes the isolation capability (8.2.4.24): timeouts of transactions, and isolation of a root
     port."""
     rows = (
         BitField("capability.mem_timeout_ranges", 0x00, "3:0", RO, 0xF, "8.2.4.24.1"),
@@ -236,7 +236,7 @@ def _commit_status(section: str) -> tuple[BitField, ...]:
 
 @once
 def bi_route_table() -> Capability:
-    """Make the BI route table of an upstream switch port (8.2.4.26)."""
+    """Makes the BI route table of an upstream switch port (8.2.4.26)."""
     rows = (
         BitField("capability.explicit_commit", 0x00, "0", HWINIT, 1, "8.2.4.26.1"),
         BitField("control.commit", 0x04, "0", RW, 0, "8.2.4.26.2"),
@@ -247,7 +247,7 @@ def bi_route_table() -> Capability:
 
 @once
 def bi_decoder(*, explicit_commit: bool, hdm_d: bool = False) -> Capability:
-    """Make the BI decoder (8.2.4.27).  Downstream switch ports need an *explicit_commit*, root
+    """Makes the BI decoder (8.2.4.27).  Downstream switch ports need an *explicit_commit*, root
     ports and devices do not; *hdm_d*: the device can use CXL.cache instead of BI."""
     rows = (
         BitField("capability.hdm_d", 0x00, "0", HWINIT, int(hdm_d), "8.2.4.27.1"),

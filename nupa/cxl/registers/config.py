@@ -34,7 +34,7 @@ class ConfigSpace(Space):
     def add_capability(
         self, name: str, rows: Iterable[BitField], size: int, at: int | None = None
     ) -> Registers:
-        """Add a capability below 0x100; its rows have `next` in their second byte."""
+        """Adds a capability below 0x100; its rows have `next` in their second byte."""
         if at is None:
             at = self._after(self._last or "header")
         if at + size > _EXTENDED_AT:
@@ -51,7 +51,7 @@ class ConfigSpace(Space):
     def add_extended(
         self, name: str, rows: Iterable[BitField], size: int, at: int | None = None
     ) -> Registers:
-        """Add an extended capability; its rows have `next` as in `ext_tables.extended`."""
+        """Adds an extended capability; its rows have `next` as in `ext_tables.extended`."""
         last = self._last_extended
         if at is None:
             at = self._after(last) if last else _EXTENDED_AT
@@ -69,7 +69,7 @@ class ConfigSpace(Space):
 
 
 def walk(read: Read) -> Iterator[tuple[int, int]]:
-    """Yield (offset, id) of each capability, by the pointers alone, as software does; no offset
+    """Yields (offset, id) of each capability, by the pointers alone, as software does; no offset
     twice."""
     seen: set[int] = set()
     at = read(0x34, 1) & ~3
@@ -80,7 +80,7 @@ def walk(read: Read) -> Iterator[tuple[int, int]]:
 
 
 def walk_extended(read: Read) -> Iterator[tuple[int, int]]:
-    """Yield (offset, id) of each extended capability; none if the header at 0x100 is 0 or all
+    """Yields (offset, id) of each extended capability; none if the header at 0x100 is 0 or all
     ones."""
     seen: set[int] = set()
     at = _EXTENDED_AT

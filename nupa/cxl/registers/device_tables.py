@@ -35,7 +35,7 @@ class FoundDeviceCapability(NamedTuple):
 
 @once
 def device_status() -> tuple[BitField, ...]:
-    """Rows of the device status: the event logs that have records (8.2.8.3.1)."""
+    """Returns the rows of the device status: the event logs that have records (8.2.8.3.1)."""
     names = ("informational", "warning", "failure", "fatal", "dynamic_capacity")
     return tuple(
         BitField(f"events.{name}", 0, str(bit), RO, 0, "8.2.8.3.1")
@@ -45,7 +45,7 @@ def device_status() -> tuple[BitField, ...]:
 
 @rows_once
 def mailbox(payload_shift: int) -> Iterator[BitField]:
-    """Yield the rows of the mailbox (8.2.8.4): registers, then the payload as one field.  Commands
+    """Yields the rows of the mailbox (8.2.8.4): registers, then the payload as one field.  Commands
     run in the handler of `doorbell`."""
     yield BitField("capability.payload_shift", 0x00, "4:0", RO, payload_shift, "8.2.8.4.3")
     yield BitField("capability.doorbell_interrupt", 0x00, "5", RO, 0, "8.2.8.4.3")
@@ -71,7 +71,7 @@ def mailbox(payload_shift: int) -> Iterator[BitField]:
 
 @once
 def memory_device() -> tuple[BitField, ...]:
-    """Rows of the memory device status (8.2.8.5.1.1): ready, and so is its media."""
+    """Returns the rows of the memory device status (8.2.8.5.1.1): ready, and so is its media."""
     return (
         BitField("status.fatal", 0, "0", RO, 0, "8.2.8.5.1.1"),
         BitField("status.firmware_halt", 0, "1", RO, 0, "8.2.8.5.1.1"),
@@ -121,7 +121,7 @@ class DeviceRegisters(Space):
 
 
 def find_capabilities(read: Read) -> list[FoundDeviceCapability]:
-    """Read the array at 0, as software does; empty if there is none."""
+    """Reads the array at 0, as software does; empty if there is none."""
     header = read(0, 8)
     if header & 0xFFFF:
         return []

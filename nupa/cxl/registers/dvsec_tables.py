@@ -57,7 +57,7 @@ class MediaType(IntEnum):
 
 
 def _range(number: int, at: int, size_bytes: int, media: MediaType) -> tuple[BitField, ...]:
-    """Return the rows of a range: 16 bytes (8.1.3.8); a range of size 0 is not valid."""
+    """Returns the rows of a range: 16 bytes (8.1.3.8); a range of size 0 is not valid."""
     there = int(size_bytes > 0)
     steps = size_bytes >> STEP_BITS
     if steps << STEP_BITS != size_bytes:
@@ -81,7 +81,7 @@ def _range(number: int, at: int, size_bytes: int, media: MediaType) -> tuple[Bit
 
 @once
 def device(memory_bytes: int, *, cache: bool = False, mld: bool = False) -> Dvsec:
-    """Make the DVSEC of a device (8.1.3) with *memory_bytes*, the kind of which is in its CDAT.
+    """Makes the DVSEC of a device (8.1.3) with *memory_bytes*, the kind of which is in its CDAT.
     *cache*: with CXL.cache, as of a type 2 device; *mld*: a logical device.  ValueError: not a
     multiple of 256 MiB."""
     mem = int(memory_bytes > 0)
@@ -124,7 +124,7 @@ def device(memory_bytes: int, *, cache: bool = False, mld: bool = False) -> Dvse
 
 
 def _cache() -> tuple[BitField, ...]:
-    """Return the rows of devices with CXL.cache alone."""
+    """Returns the rows of devices with CXL.cache alone."""
     return (
         _lockable("control.cache_enable", 0x0C, "0", "8.1.3.2"),
         _lockable("control.snoop_filter_coverage", 0x0C, "7:3", "8.1.3.2"),
@@ -136,7 +136,7 @@ def _cache() -> tuple[BitField, ...]:
 
 
 def non_cxl_map(functions: Iterable[int] = ()) -> Dvsec:
-    """Make the map of functions without CXL, by device and function numbers (5 and 3 bits; 8.1.4).
+    """Makes the map of functions without CXL, by device and function numbers (5 and 3 bits; 8.1.4).
 
     Register N has a bit for each function N of 32 devices."""
     masks = [0] * 8
@@ -151,7 +151,7 @@ def non_cxl_map(functions: Iterable[int] = ()) -> Dvsec:
 
 @once
 def port_extensions() -> Dvsec:
-    """Make the port extensions of each kind of port (8.1.5): a second set of bus numbers and
+    """Makes the port extensions of each kind of port (8.1.5): a second set of bus numbers and
     windows."""
     rows = (
         BitField("status.pm_init_complete", 0x0A, "0", RO, 0, "8.1.5.1"),
@@ -177,7 +177,7 @@ def port_extensions() -> Dvsec:
 
 @once
 def gpf_port() -> Dvsec:
-    """Make the global persistent flush DVSEC of a port (8.1.6): timeouts, base × 10^scale µs."""
+    """Makes the global persistent flush DVSEC of a port (8.1.6): timeouts, base × 10^scale µs."""
     rows = (
         BitField(f"phase{phase}.{name}", at, where, RW, reset, section)
         for phase, at, section in ((1, 0x0C, "8.1.6.1"), (2, 0x0E, "8.1.6.2"))
@@ -188,8 +188,8 @@ def gpf_port() -> Dvsec:
 
 @once
 def gpf_device(*, base: int = 1, scale: int = 0, power_mw: int = 0) -> Dvsec:
-    """Make the global persistent flush DVSEC of a device (8.1.7): duration, *base* × 10^*scale* µs,
-    and power."""
+    """Makes the global persistent flush DVSEC of a device (8.1.7): duration, *base* × 10^*scale*
+    µs, and power."""
     rows = (
         BitField("phase2.duration_base", 0x0A, "3:0", RO, base, "8.1.7.1"),
         BitField("phase2.duration_scale", 0x0A, "11:8", RO, scale, "8.1.7.1"),
@@ -204,7 +204,7 @@ _FLEX_BUS_ERRORS = ("even_half", "correctable_framing", "uncorrectable_framing",
 
 @once
 def flex_bus(*names: str) -> Dvsec:
-    """Make the flex bus DVSEC of a port (8.2.1.3): the capabilities *names*, of "cache", "mem",
+    """Makes the flex bus DVSEC of a port (8.2.1.3): the capabilities *names*, of "cache", "mem",
     "flit_68", "mld", "flit_256", "pbr"; all are negotiated.  ValueError: another name."""
     unknown = set(names) - set(_FLEX_BUS.values())
     if unknown:
@@ -251,7 +251,7 @@ class Location(NamedTuple):
 
 
 def register_locator(locations: Iterable[Location]) -> Dvsec:
-    """Make the register locator (8.1.9).  ValueError: an offset is not a multiple of 64 KiB."""
+    """Makes the register locator (8.1.9).  ValueError: an offset is not a multiple of 64 KiB."""
     rows: list[BitField] = []
     for i, (block, bar, offset) in enumerate(locations):
         at, name = HEADER_BYTES + 8 * i, f"block{i}"
@@ -268,7 +268,7 @@ def register_locator(locations: Iterable[Location]) -> Dvsec:
 
 @once
 def mld(logical_devices: int) -> Dvsec:
-    """Make the MLD DVSEC of the fabric manager's logical device (8.1.10): a hot reset of each LD
+    """Makes the MLD DVSEC of the fabric manager's logical device (8.1.10): a hot reset of each LD
     whose bit is set."""
     rows = (
         BitField("logical_devices", 0x0A, "15:0", HWINIT, logical_devices, "8.1.10.1"),
@@ -287,7 +287,7 @@ class FoundDvsec(NamedTuple):
 
 
 def find(read: Read) -> list[FoundDvsec]:
-    """Find the CXL DVSECs in the order of the chain; those of other vendors are skipped."""
+    """Finds the CXL DVSECs in the order of the chain; those of other vendors are skipped."""
     found = []
     for at, number in walk_extended(read):
         header = read(at + 4, 4)
@@ -297,7 +297,7 @@ def find(read: Read) -> list[FoundDvsec]:
 
 
 def locations(read: Read) -> list[Location]:
-    """Return the entries of the register locator; empty ones and unknown identifiers are
+    """Returns the entries of the register locator; empty ones and unknown identifiers are
     skipped."""
     known = {int(block) for block in BlockId if block is not BlockId.EMPTY}
     listed = []

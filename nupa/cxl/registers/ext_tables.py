@@ -32,7 +32,7 @@ DOE_ID, DOE_BYTES = 0x002E, 0x18
 
 @once
 def extended(number: int, version: int, section: str) -> tuple[BitField, ...]:
-    """Return the header of an extended capability (7.6.3); ConfigSpace sets *next*."""
+    """Returns the header of an extended capability (7.6.3); ConfigSpace sets *next*."""
     return (
         BitField("capability_id", 0x00, "15:0", RO, number, section),
         BitField("version", 0x00, "19:16", RO, version, section),
@@ -41,7 +41,7 @@ def extended(number: int, version: int, section: str) -> tuple[BitField, ...]:
 
 
 def dsn(serial: int) -> tuple[BitField, ...]:
-    """Return the rows of the serial number (7.9.3): 64 bits, an EUI-64."""
+    """Returns the rows of the serial number (7.9.3): 64 bits, an EUI-64."""
     return (
         *extended(DSN_ID, 1, "7.9.3.1"),
         BitField("serial", 0x04, "63:0", RO, serial, "7.9.3.2"),
@@ -83,7 +83,7 @@ _CORRECTABLE_MASKED = 1 << 13 | 1 << 14 | 1 << 15  # 7.8.4.6
 
 @rows_once
 def aer(*, root: bool = False) -> Iterator[BitField]:
-    """Yield the rows of AER (7.8.4); root ports have the root error registers."""
+    """Yields the rows of AER (7.8.4); root ports have the root error registers."""
     yield from extended(AER_ID, 2, "7.8.4.1")
     for bit, name in _UNCORRECTABLE.items():
         masked, fatal = _MASKED >> bit & 1, _FATAL >> bit & 1
@@ -131,7 +131,7 @@ _ACS = (
 
 @rows_once
 def acs() -> Iterator[BitField]:
-    """Yield the rows of ACS of a downstream or root port (7.7.11): all but egress control."""
+    """Yields the rows of ACS of a downstream or root port (7.7.11): all but egress control."""
     yield from extended(ACS_ID, 1, "7.7.11.1")
     yield from bits("capability", 0x04, RO, "7.7.11.2", _ACS, reset=0x5F)
     yield from bits("control", 0x06, RW, "7.7.11.3", _ACS)
@@ -139,7 +139,7 @@ def acs() -> Iterator[BitField]:
 
 @once
 def doe() -> tuple[BitField, ...]:
-    """Return the registers of a DOE mailbox (7.9.24); handlers implement it (6.30)."""
+    """Returns the registers of a DOE mailbox (7.9.24); handlers implement it (6.30)."""
     return (
         *extended(DOE_ID, 1, "7.9.24.1"),
         BitField("capability.interrupt_supported", 0x04, "0", RO, 0, "7.9.24.2"),

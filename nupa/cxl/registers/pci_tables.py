@@ -35,8 +35,8 @@ class Bar(NamedTuple):
         return self.size_bytes.bit_length() - 1
 
     def rows(self) -> Iterator[BitField]:
-        """Yield the rows of the BAR (7.5.1.2.1): the bits below its size are not there, so all ones
-        read back as its mask."""
+        """Yields the rows of the BAR (7.5.1.2.1): the bits below its size are not there, so all
+        ones read back as its mask."""
         if self.size_bytes < 16 or self.size_bytes & (self.size_bytes - 1):
             raise ValueError(f"BAR {self.number}: {self.size_bytes} bytes are not a power of two")
         name, at, cite = f"bar{self.number}", 0x10 + 4 * self.number, "7.5.1.2.1"
@@ -55,7 +55,7 @@ def bits(
     first: int = 0,
     reset: int = 0,
 ) -> Iterator[BitField]:
-    """Yield one-bit fields `register.name` from bit *first* up; "" is a reserved bit.  *reset* is
+    """Yields one-bit fields `register.name` from bit *first* up; "" is a reserved bit.  *reset* is
     that of the whole register."""
     for bit, name in enumerate(names, first):
         if name:
@@ -90,7 +90,7 @@ _ERRORS = (
 def _common(
     vendor_id: int, device_id: int, class_code: int, layout: int, revision: int
 ) -> tuple[BitField, ...]:
-    """Return the common part of both kinds of header (7.5.1.1)."""
+    """Returns the common part of both kinds of header (7.5.1.1)."""
     return (
         BitField("vendor_id", 0x00, "15:0", HWINIT, vendor_id, "7.5.1.1.1"),
         BitField("device_id", 0x02, "15:0", HWINIT, device_id, "7.5.1.1.2"),
@@ -121,7 +121,7 @@ def type0(
     revision: int = 0,
     subsystem: tuple[int, int] = (0, 0),
 ) -> tuple[BitField, ...]:
-    """Return the header of an endpoint (7.5.1.2); *subsystem* is its vendor id and its id."""
+    """Returns the header of an endpoint (7.5.1.2); *subsystem* is its vendor id and its id."""
     return (
         *_common(vendor_id, device_id, class_code, _TYPE_0, revision),
         *(row for bar in bars for row in bar.rows()),
@@ -137,7 +137,7 @@ def type0(
 def type1(
     vendor_id: int, device_id: int, bars: Iterable[Bar] = (), *, revision: int = 0
 ) -> tuple[BitField, ...]:
-    """Return the header of a bridge (7.5.1.3), without an I/O window."""
+    """Returns the header of a bridge (7.5.1.3), without an I/O window."""
     return (
         *_common(vendor_id, device_id, CLASS_BRIDGE, _TYPE_1, revision),
         *(row for bar in bars for row in bar.rows()),

@@ -38,7 +38,7 @@ class PcieLink(NamedTuple):
 
 
 def capability(number: int, section: str) -> tuple[BitField, ...]:
-    """Return the header of a capability (7.5.3.1); ConfigSpace sets *next*."""
+    """Returns the header of a capability (7.5.3.1); ConfigSpace sets *next*."""
     return (
         BitField("capability_id", 0x00, "7:0", RO, number, section),
         BitField("next", 0x01, "7:0", HWINIT, 0, section),
@@ -48,7 +48,7 @@ def capability(number: int, section: str) -> tuple[BitField, ...]:
 def pcie(
     port_type: PortType, *, port: int = 0, slot: int = 0, link: PcieLink | None = None
 ) -> Iterator[BitField]:
-    """Yield the rows of the PCI Express capability (7.5.3), version 2.  Ports with a slot, number
+    """Yields the rows of the PCI Express capability (7.5.3), version 2.  Ports with a slot, number
     *slot*, have slot registers; others reserve them."""
     yield from capability(PCIE_ID, "7.5.3.1")
     yield BitField("capabilities.version", 0x02, "3:0", RO, 2, "7.5.3.2")
@@ -172,7 +172,7 @@ def _root() -> Iterator[BitField]:
 
 
 def msix(vectors: int, bar: int, table_at: int, pending_at: int) -> tuple[BitField, ...]:
-    """Return the rows of MSI-X (7.7.2) with *vectors*; table and pending bits lie in BAR *bar*, at
+    """Returns the rows of MSI-X (7.7.2) with *vectors*; table and pending bits lie in BAR *bar*, at
     multiples of 8."""
     return (
         *capability(MSIX_ID, "7.7.2.1"),
@@ -187,7 +187,7 @@ def msix(vectors: int, bar: int, table_at: int, pending_at: int) -> tuple[BitFie
 
 
 def msix_table(vectors: int) -> Iterator[BitField]:
-    """Yield the rows of the MSI-X table in the BAR (7.7.2.5 to 7.7.2.8): entries of 16 bytes."""
+    """Yields the rows of the MSI-X table in the BAR (7.7.2.5 to 7.7.2.8): entries of 16 bytes."""
     for i in range(vectors):
         yield BitField(f"vector{i}.address", 16 * i, "63:2", RW, 0, "7.7.2.5")
         yield BitField(f"vector{i}.data", 16 * i + 8, "31:0", RW, 0, "7.7.2.7")
@@ -195,6 +195,6 @@ def msix_table(vectors: int) -> Iterator[BitField]:
 
 
 def msix_pending(vectors: int) -> Iterator[BitField]:
-    """Yield the rows of the pending bits (7.7.2.9): a bit for each vector."""
+    """Yields the rows of the pending bits (7.7.2.9): a bit for each vector."""
     for i in range(vectors):
         yield BitField(f"vector{i}", 0, str(i), RO, 0, "7.7.2.9")

@@ -34,7 +34,7 @@ class Space:
         self._at: list[Registers] = []
 
     def add(self, name: str, offset: int, block: Registers) -> None:
-        """Add a block.  ValueError: the name or a byte is taken, or the bytes are not DWs of the
+        """Adds a block.  ValueError: the name or a byte is taken, or the bytes are not DWs of the
         space."""
         if name in self._blocks:
             raise ValueError(f"two blocks are called {name}")
@@ -58,14 +58,14 @@ class Space:
         return name in self._blocks
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names, in the order in which they were added."""
+        """Iterates over the names, in the order in which they were added."""
         return iter(self._blocks)
 
     def offset_of(self, name: str) -> int:
         return self._blocks[name][0]
 
     def read(self, offset: int, size: int) -> int:
-        """Read bytes.  AccessError as for `Registers.read`."""
+        """Reads bytes.  AccessError as for `Registers.read`."""
         check_access(offset, size, self.size, self.widths)
         value = 0
         for at, part, block, start in self._parts(offset, size):
@@ -73,13 +73,13 @@ class Space:
         return value
 
     def write(self, offset: int, size: int, value: int) -> None:
-        """Write bytes.  AccessError as for `Registers.read`."""
+        """Writes bytes.  AccessError as for `Registers.read`."""
         check_access(offset, size, self.size, self.widths)
         for at, part, block, start in self._parts(offset, size):
             block.poke(at - start, part, value >> (at - offset) * 8)
 
     def _parts(self, offset: int, size: int) -> Iterator[tuple[int, int, Registers, int]]:
-        """Yield the parts of these bytes in blocks: offset, size, block and its start."""
+        """Yields the parts of these bytes in blocks: offset, size, block and its start."""
         at, end = offset, offset + size
         while at < end:
             index = bisect_right(self._starts, at) - 1
@@ -92,12 +92,12 @@ class Space:
             at += part
 
     def reset(self, *, hot: bool = False, cxl: bool = False) -> None:
-        """Reset each block: `Registers.reset`."""
+        """Resets each block: `Registers.reset`."""
         for _, block in self._blocks.values():
             block.reset(hot=hot, cxl=cxl)
 
     def dump(self) -> dict[str, int]:
-        """Return the value of each field by "block.field"."""
+        """Returns the value of each field by "block.field"."""
         return {
             f"{name}.{field}": value
             for name, (_, block) in self._blocks.items()

@@ -29,7 +29,7 @@ class RegisterTable(NamedTuple):
 
 
 def blocks() -> Mapping[str, RegisterTable]:
-    """Return all tables by name, from configuration space to the registers of a memory device."""
+    """Returns all tables by name, from configuration space to the registers of a memory device."""
     return {each.name: each for each in (*_configuration(), *_dvsecs(), *_component(), *_device())}
 
 
@@ -52,7 +52,7 @@ def _configuration() -> Iterable[RegisterTable]:
 
 
 def _dvsecs() -> Iterable[RegisterTable]:
-    """Yield the DVSECs (CXL 3.1 8.1, 8.2.1.3)."""
+    """Yields the DVSECs (CXL 3.1 8.1, 8.2.1.3)."""
     locations = [dvsec.Location(dvsec.BlockId.COMPONENT, 0)]
     for what, each in (
         ("of a device with CXL.mem and CXL.cache", dvsec.device(_GIB, cache=True)),
@@ -69,7 +69,7 @@ def _dvsecs() -> Iterable[RegisterTable]:
 
 
 def _component() -> Iterable[RegisterTable]:
-    """Yield the component registers (CXL 3.1 8.2.4)."""
+    """Yields the component registers (CXL 3.1 8.2.4)."""
     hdm = component.hdm(1, targets=0)
     yield _of_space("component", "header of CXL.cachemem registers", ComponentRegisters([hdm]))
     for name, what, each in (
@@ -91,7 +91,7 @@ def _component() -> Iterable[RegisterTable]:
 
 
 def _device() -> Iterable[RegisterTable]:
-    """Yield the device registers (CXL 3.1 8.2.8)."""
+    """Yields the device registers (CXL 3.1 8.2.8)."""
     space = DeviceRegisters()
     yield _of_space("device", "array of device capabilities", space)
     for name, block, what in (

@@ -80,7 +80,7 @@ class Follower(Closing):
         self._thread.start()
 
     def follow(self) -> None:
-        """Act on all changes so far."""
+        """Acts on all changes so far."""
         epoch = ffi.new("uint32_t *")
         with self._lock:
             lib.nupa_region_await_epoch(self._fabric, epoch, 0)
@@ -93,7 +93,7 @@ class Follower(Closing):
                     lib.nupa_region_heed(self._fabric, self._place, epoch[0])
 
     def close(self) -> None:
-        """Stop following, so that no process waits for it; call it without the lock."""
+        """Stops following, so that no process waits for it; call it without the lock."""
         self._end()
         self._thread.join()
         if self._place is not None:

@@ -75,7 +75,7 @@ class FabricSite(Site):
         return isinstance(self.store, PoolStore)
 
     def use(self) -> None:
-        """Start all hosts; each makes a region of each device that it gets, and of its dynamic
+        """Starts all hosts; each makes a region of each device that it gets, and of its dynamic
         capacity."""
         self.on_host.append(_use)
         self.on_change.append(_use)
@@ -83,7 +83,7 @@ class FabricSite(Site):
             self.host(number)
 
     def follow(self) -> None:
-        """Catch up with the fabric's ports."""
+        """Catches up with the fabric's ports."""
         self._follower.follow()
 
     def _follow(self) -> None:
@@ -110,7 +110,7 @@ class FabricSite(Site):
             self._publishers.append(Publisher(self._fabric, number, host.bus))
 
     def close(self) -> None:
-        """End the hosts' drivers, and revoke the published regions."""
+        """Ends the hosts' drivers, and revokes the published regions."""
         self._follower.close()
         with self.lock:
             while self._publishers:

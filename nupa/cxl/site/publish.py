@@ -60,7 +60,7 @@ class Publisher:
                 _log.warning("%s is not published, until the next change: %s", tag, error)
 
     def close(self) -> None:
-        """Revoke all regions."""
+        """Revokes all regions."""
         with suppress(ValueError):
             self._bus.on_refresh.remove(self.sync)
         for region in self._regions.values():

@@ -35,7 +35,7 @@ class Rates(NamedTuple):
 
 @contextmanager
 def scene(ways: int = 2) -> Iterator[tuple[Host, CxlRegion]]:
-    """Make a host with a region behind a switch: of a device, or (*ways* 2) of that and a logical
+    """Makes a host with a region behind a switch: of a device, or (*ways* 2) of that and a logical
     device, interleaved by 256 bytes."""
     with Site(1, [_DEVICE_BYTES], [_DEVICE_BYTES]) as site:
         manager = FabricManager.of(site.manager)
@@ -48,7 +48,7 @@ def scene(ways: int = 2) -> Iterator[tuple[Host, CxlRegion]]:
 
 
 def measure(seconds: float, *, ways: int = 2) -> Rates:
-    """Measure each rate: the best of five rounds, which take *seconds* together.
+    """Measures each rate: the best of five rounds, which take *seconds* together.
 
     FabricError: a line that was read is not the line that was written."""
     with scene(ways) as (host, region):
@@ -56,7 +56,7 @@ def measure(seconds: float, *, ways: int = 2) -> Rates:
         _check(lib.nupa_cxl_rate_fill(host.bus.handle, region.base, span))
 
         def per_s(*, write: bool) -> float:
-            """Return the best round, as other programs disturb."""
+            """Returns the best round, as other programs disturb."""
             best = 0.0
             for _ in range(_ROUNDS):
                 done, spent, start = 0, 0.0, time.perf_counter()

@@ -37,7 +37,7 @@ SETS = {
 
 
 def served() -> dict[str, Mapping[int, Command]]:
-    """Return the commands by opcode, of each server."""
+    """Returns the commands by opcode, of each server."""
     with Site(1, [_STEP], [_STEP], dynamic_bytes=2 * _STEP) as site:
         sld, mld = site.devices[1], site.devices[2]
         device = site.manager.device(2)
@@ -57,7 +57,7 @@ def _of(component: Component) -> Mapping[int, Command]:
 
 
 def markdown() -> list[str]:
-    """Return the lines of the table: a row for each set of commands with the same servers."""
+    """Returns the lines of the table: a row for each set of commands with the same servers."""
     tables = served()
     rows: dict[tuple[int, str], list[str]] = {}
     for opcode in sorted({opcode for commands in tables.values() for opcode in commands}):

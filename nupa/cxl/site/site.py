@@ -115,12 +115,12 @@ class Site(Closing):
         return RootComplex(bridge, lock=self.lock)
 
     def _wire(self, _port: int) -> Wire:
-        """Return the link at a port, by its number in the topology, where the port of a host has
+        """Returns the link at a port, by its number in the topology, where the port of a host has
         the host's number."""
         return Wire()
 
     def speeds(self, number: int) -> Cdat:
-        """Return the attribute table of a virtual switch, by the links of its bound ports."""
+        """Returns the attribute table of a virtual switch, by the links of its bound ports."""
         virtual = self.switch.vcs(number)
         links = dict.fromkeys(range(len(virtual.vppbs)), _DEVICE_LINK)
         trunks = {}
@@ -131,24 +131,24 @@ class Site(Closing):
         return switch_cdat(self._links[number], links, trunks=trunks)
 
     def link(self, port: int) -> LinkConfig:
-        """Return the link of a physical port."""
+        """Returns the link of a physical port."""
         return self._links[port % len(self._links)]
 
     # Hosts and bindings
 
     def bind(self, host: int, vppb: int, port: int, ld: int | None = None) -> Binding:
-        """Bind at once, as by the fabric manager's command.  SwitchError: as there."""
+        """Binds at once, as by the fabric manager's command.  SwitchError: as there."""
         with self.lock:
             binding = self.switch.bind(host, vppb, port, ld)
             binding.finish()
             return binding
 
     def windows(self, number: int) -> list[FixedWindow]:
-        """Return the fixed memory windows of a host, with room for all devices."""
+        """Returns the fixed memory windows of a host, with room for all devices."""
         return [FixedWindow(_WINDOW_BASE, 2 * max(self.total_bytes, _STEP), (number,))]
 
     def host(self, number: int) -> Host:
-        """Return host *number* with its driver running; the first call enumerates.  IndexError: no
+        """Returns host *number* with its driver running; the first call enumerates.  IndexError: no
         such host."""
         with self.lock:
             if number not in self._running:
@@ -165,7 +165,7 @@ class Site(Closing):
                 handler(number, self._running[number])
 
     def close(self) -> None:
-        """End the hosts' drivers."""
+        """Ends the hosts' drivers."""
         with self.lock:
             while self._running:
                 self._running.popitem()[1].close()

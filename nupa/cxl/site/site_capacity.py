@@ -49,8 +49,8 @@ class WillingCapacity(DynamicCapacity):
 
 
 def halves(first: int, size: int) -> list[DcRegion]:
-    """Make two regions from *first* on, of half of *size* each; the second is shareable.  DcdError:
-    *size* is not a multiple of 512 MiB."""
+    """Makes two regions from *first* on, of half of *size* each; the second is shareable.
+    DcdError: *size* is not a multiple of 512 MiB."""
     half = size // 2
     return [
         DcRegion(first, half, dsmad_handle=1),

@@ -42,14 +42,14 @@ class PbrFabric:
         self._tables: dict[str, dict[int, int]] = {}
 
     def add_switch(self, name: str, ports: int) -> None:
-        """Add a switch.  PbrError: the name is taken, or *ports* is not 1 to 256."""
+        """Adds a switch.  PbrError: the name is taken, or *ports* is not 1 to 256."""
         if name in self._ports or not 1 <= ports <= PORTS:
             raise PbrError(f"switch {name!r} with {ports} ports: a new name, and 1 to {PORTS}")
         self._ports[name] = ports
         self._tables[name] = {}
 
     def link(self, one: SwitchPort, other: SwitchPort) -> None:
-        """Connect two ports.  PbrError: one is not there or in use, or both are the same."""
+        """Connects two ports.  PbrError: one is not there or in use, or both are the same."""
         self._check_free(one)
         self._check_free(other)
         if one == other:
@@ -58,7 +58,7 @@ class PbrFabric:
         self._route()
 
     def set_link(self, end: SwitchPort, up: bool) -> None:
-        """Take a link down, or up, by one of its ends.  PbrError: no link is there."""
+        """Takes a link down, or up, by one of its ends.  PbrError: no link is there."""
         if end not in self._links:
             raise PbrError(f"{end} has no link")
         for each in (end, self._links[end]):
@@ -66,7 +66,7 @@ class PbrFabric:
         self._route()
 
     def assign(self, edge: SwitchPort, pid: int | None = None) -> int:
-        """Assign a PID to an edge port, by default the lowest free one.  PbrError: it is taken or
+        """Assigns a PID to an edge port, by default the lowest free one.  PbrError: it is taken or
         has more than 12 bits, all are taken, or the port is not there or in use."""
         self._check_free(edge)
         if pid is None:
@@ -79,20 +79,20 @@ class PbrFabric:
         return pid
 
     def withdraw(self, pid: int) -> None:
-        """Withdraw a PID.  PbrError: it is not assigned."""
+        """Withdraws a PID.  PbrError: it is not assigned."""
         if self._edges.pop(pid, None) is None:
             raise PbrError(f"PID {pid:#x} is not assigned")
         for table in self._tables.values():
             table.pop(pid, None)
 
     def table(self, switch: str) -> dict[int, int]:
-        """Return the routing table of a switch.  PbrError: no such switch."""
+        """Returns the routing table of a switch.  PbrError: no such switch."""
         if switch not in self._tables:
             raise PbrError(f"no switch is called {switch!r}")
         return dict(self._tables[switch])
 
     def route(self, source: int, destination: int) -> list[SwitchPort]:
-        """Return the egress ports of a message; the last is the destination.  PbrError: no such
+        """Returns the egress ports of a message; the last is the destination.  PbrError: no such
         PID, or no way."""
         for pid in (source, destination):
             if pid not in self._edges:
@@ -108,7 +108,7 @@ class PbrFabric:
             here = self._links[passed[-1]].switch
 
     def peer(self, end: SwitchPort) -> SwitchPort:
-        """Return the other end of a link.  PbrError: there is none."""
+        """Returns the other end of a link.  PbrError: there is none."""
         if end not in self._links:
             raise PbrError(f"{end} has no link")
         return self._links[end]
@@ -127,7 +127,7 @@ class PbrFabric:
                 self._tables[name][pid] = port
 
     def _ways(self, edge: SwitchPort) -> dict[str, int]:
-        """Return the egress port towards *edge* of each switch that reaches it, breadth first."""
+        """Returns the egress port towards *edge* of each switch that reaches it, breadth first."""
         found = {edge.switch: edge.port}
         waiting = deque([edge.switch])
         while waiting:

@@ -98,12 +98,12 @@ class PhysicalPort:
         return self.present and not self.in_reset and not self._flaps and self.wire.up
 
     def plug(self, host: Port | None) -> None:
-        """Plug the root port of a host into an upstream port, or pull it out."""
+        """Plugs the root port of a host into an upstream port, or pulls it out."""
         self.host = host
         self._changed()
 
     def insert(self, device: Device) -> None:
-        """Plug a device in.  SwitchError: the port has a device, or is a host's; or it is bound in
+        """Plugs a device in.  SwitchError: the port has a device, or is a host's; or it is bound in
         a way that the device does not have: as a whole, or to LDs without memory."""
         if self.role is not PortState.DOWNSTREAM or self.device is not None:
             raise SwitchError(f"port {self.number} has no room for {device.name}")
@@ -118,7 +118,7 @@ class PhysicalPort:
         self._changed()
 
     def remove(self) -> Device:
-        """Pull the device out, also while it is in use; its LDs are unbound (7.6.6.8).
+        """Pulls the device out, also while it is in use; its LDs are unbound (7.6.6.8).
         SwitchError: there is none."""
         if self.device is None:
             raise SwitchError(f"port {self.number} is empty")
@@ -132,7 +132,7 @@ class PhysicalPort:
         return device
 
     def set_link(self, up: bool) -> None:
-        """Take the link down, or up, for both sides; that of a host may be a port of a fabric.
+        """Takes the link down, or up, for both sides; that of a host may be a port of a fabric.
         RemoteError: as by `Fabric.set_port`."""
         self.wire.set(up)
         self._follow()
@@ -140,13 +140,13 @@ class PhysicalPort:
         self.wire.settle()
 
     def follow(self) -> None:
-        """Catch up with the link, which others may have set."""
+        """Catches up with the link, which others may have set."""
         self._follow()
         if self.up != self._was_up:
             self._changed(surprise=True)
 
     def _follow(self) -> None:
-        """Show a link that was down since the last look as down for a moment."""
+        """Shows a link that was down since the last look as down for a moment."""
         downs, self._downs = self._downs, self.wire.downs
         if downs != self._downs and self._was_up and self.up:
             self._flaps = True
@@ -154,25 +154,25 @@ class PhysicalPort:
             self._flaps = False
 
     def assert_reset(self, asserted: bool) -> None:
-        """Assert or deassert PERST.  SwitchError as for `reset`."""
+        """Asserts or deassert PERST.  SwitchError as for `reset`."""
         self._check_control()
         self.in_reset = asserted
         self._changed()
 
     def reset(self) -> None:
-        """Hot reset the device.  SwitchError: it is bound, so only its host may reset it."""
+        """Hot-resets the device.  SwitchError: it is bound, so only its host may reset it."""
         self._check_control()
         if self.device is not None:
             self.device.reset(hot=True)
 
     def _error_message(self, fatal: bool) -> None:
-        """Send an error message to the root complex (PCIe 6.0 2.2.8.3): its first bytes."""
+        """Sends an error message to the root complex (PCIe 6.0 2.2.8.3): its first bytes."""
         if self.up:
             error = ErrorMessage.FATAL if fatal else ErrorMessage.NON_FATAL
             self.receive_error(error, bytes([0x30, 0, 0, 0, 0, 0, 0, 0x33 if fatal else 0x31]))
 
     def receive_error(self, error: ErrorMessage, message: bytes = b"") -> None:
-        """Report an error message of the multi-logical device here, which begins with *message*.
+        """Reports an error message of the multi-logical device here, which begins with *message*.
         SwitchError: there is no such device with its link up."""
         if not isinstance(self.device, Mld) or not self.up:
             raise SwitchError(f"port {self.number} has no multi-logical device with its link up")
@@ -228,7 +228,7 @@ class Binding:
         return Seen(device, up)
 
     def finish(self) -> None:
-        """Show the binding to the host, unless it is over."""
+        """Shows the binding to the host, unless it is over."""
         if self.over:
             return
         self.done = True
@@ -236,14 +236,14 @@ class Binding:
         self.shown()
 
     def unbind(self, mode: UnbindMode, ended: Callable[[], None]) -> None:
-        """End the binding as *mode* says; then call *ended*."""
+        """Ends the binding as *mode* says; then calls *ended*."""
         self.unbinding, self._ended = mode, ended
         if mode is UnbindMode.MANAGED and self.vppb.asks_host:
             self.vppb.press_attention()
         self.settle()
 
     def settle(self) -> None:
-        """End the binding if the condition of its mode holds."""
+        """Ends the binding if the condition of its mode holds."""
         if self.unbinding is None:
             return
         waits = {
@@ -257,7 +257,7 @@ class Binding:
             self._end(surprise)
 
     def drop(self) -> None:
-        """End the binding at once, as its port or LD has gone."""
+        """Ends the binding at once, as its port or LD has gone."""
         self.unbinding = None
         self._end(surprise=True)
 

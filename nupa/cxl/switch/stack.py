@@ -71,7 +71,7 @@ class Stack:
         self.follow()
 
     def passage(self, source: int, destination: int) -> Passage:
-        """Return the passage from one physical port to another.  PbrError: there is no way now."""
+        """Returns the passage from one physical port to another.  PbrError: there is no way now."""
         spid, dpid = self.pids[source], self.pids[destination]
         ports: list[Port] = []
         links: list[LinkConfig] = []
@@ -81,7 +81,7 @@ class Stack:
         return Passage(spid, dpid, tuple(ports), tuple(links))
 
     def set_link(self, end: SwitchPort, up: bool) -> None:
-        """Take a link between switches down, or up, for both sides.  Requests take another way at
+        """Takes a link between switches down, or up, for both sides.  Requests take another way at
         once, if there is one; otherwise their devices are gone.  PbrError: no link is there;
         RemoteError: as by `Fabric.set_port`."""
         wire = self._wires.get(end) or self._wires.get(self.fabric.peer(end))
@@ -92,7 +92,7 @@ class Stack:
         wire.settle()
 
     def follow(self) -> None:
-        """Catch up with the links, which others may have set."""
+        """Catches up with the links, which others may have set."""
         for end, wire in self._wires.items():
             downs, up = wire.downs, wire.up
             was_up, before = self._seen[end]

@@ -40,7 +40,7 @@ class VirtualSwitch:
             self.upstream.attach(vppb, i << 3)
 
     def status(self, vppb: int) -> BindingStatus:
-        """Return the binding status of a vPPB.  SwitchError: there is no such vPPB."""
+        """Returns the binding status of a vPPB.  SwitchError: there is no such vPPB."""
         self.vppb(vppb)
         binding = self.bindings.get(vppb)
         if binding is None:
@@ -50,7 +50,7 @@ class VirtualSwitch:
         return BindingStatus.PORT if binding.ld is None else BindingStatus.LD
 
     def vppb(self, number: int) -> Vppb:
-        """Return a vPPB.  SwitchError: there is none."""
+        """Returns a vPPB.  SwitchError: there is none."""
         if not 0 <= number < len(self.vppbs):
             raise SwitchError(
                 f"vPPB {number}: virtual switch {self.number} has {len(self.vppbs)}, from 0 on"
@@ -90,13 +90,13 @@ class Switch:
             watcher(vcs, vppb, change, False)
 
     def port(self, number: int) -> PhysicalPort:
-        """Return a physical port.  SwitchError: there is none."""
+        """Returns a physical port.  SwitchError: there is none."""
         if not 0 <= number < len(self.ports):
             raise SwitchError(f"port {number}: the switch has {len(self.ports)}, from 0 on")
         return self.ports[number]
 
     def vcs(self, number: int) -> VirtualSwitch:
-        """Return a virtual switch.  SwitchError: there is none."""
+        """Returns a virtual switch.  SwitchError: there is none."""
         if not 0 <= number < len(self.virtual):
             raise SwitchError(
                 f"virtual switch {number}: the switch has {len(self.virtual)}, from 0 on"
@@ -104,7 +104,7 @@ class Switch:
         return self.virtual[number]
 
     def mld(self, port: int) -> Mld:
-        """Return the multi-logical device at a port.  SwitchError: there is none, or its link is
+        """Returns the multi-logical device at a port.  SwitchError: there is none, or its link is
         down."""
         there = self.port(port)
         if not isinstance(there.device, Mld) or not there.up:
@@ -112,7 +112,7 @@ class Switch:
         return there.device
 
     def connect(self, vcs: int, root: Port) -> None:
-        """Plug the upstream port of a virtual switch into a host.  SwitchError: it is in one."""
+        """Plugs the upstream port of a virtual switch into a host.  SwitchError: it is in one."""
         virtual = self.vcs(vcs)
         if virtual.usp.host is not None:
             raise SwitchError(f"virtual switch {vcs} is connected to {virtual.usp.host.name}")
@@ -121,7 +121,7 @@ class Switch:
         virtual.usp.plug(root)
 
     def disconnect(self, vcs: int) -> None:
-        """Pull the upstream port out of its host, which resets all below.  SwitchError: it is in
+        """Pulls the upstream port out of its host, which resets all below.  SwitchError: it is in
         none."""
         virtual = self.vcs(vcs)
         if virtual.usp.host is None:
@@ -134,7 +134,7 @@ class Switch:
         virtual.upstream.reset(hot=True)
 
     def bind(self, vcs: int, vppb: int, port: int, ld: int | None = None) -> Binding:
-        """Reserve a binding of a vPPB to a port, or to an LD of its device (CXL 3.1 7.6.7.2.2).
+        """Reserves a binding of a vPPB to a port, or to an LD of its device (CXL 3.1 7.6.7.2.2).
         `finish` shows it to the host.  SwitchError: one of them is not there or is bound; or *ld*
         is named for a device without LDs, or not named for one with LDs."""
         virtual, there = self.vcs(vcs), self.port(port)
@@ -168,7 +168,7 @@ class Switch:
         mode: UnbindMode = UnbindMode.SURPRISE,
         ended: Callable[[], None] = lambda: None,
     ) -> Binding:
-        """End a binding when *mode* says; *ended* is called then, perhaps at once (7.6.7.2.3).
+        """Ends a binding when *mode* says; *ended* is called then, perhaps at once (7.6.7.2.3).
         SwitchError: it is not bound, or is being bound or unbound."""
         virtual = self.vcs(vcs)
         if virtual.status(vppb) not in (BindingStatus.PORT, BindingStatus.LD):
@@ -178,7 +178,7 @@ class Switch:
         return binding
 
     def cancel(self, binding: Binding) -> None:
-        """Undo a binding that is not complete; keep one that was to be unbound."""
+        """Undoes a binding that is not complete; keeps one that was to be unbound."""
         if binding.over:
             return
         if not binding.done:
@@ -198,7 +198,7 @@ class Switch:
             watcher(vcs, vppb, VppbChange.BINDING, failed)
 
     def allocate(self, port: int, first: int, steps: Sequence[int]) -> None:
-        """Allocate memory to LDs *first*… of the device at *port*: `Mld.allocate`.  SwitchError:
+        """Allocates memory to LDs *first*… of the device at *port*: `Mld.allocate`.  SwitchError:
         the memory of a bound LD would change, or no such device.  MldError as there."""
         mld = self.mld(port)
         for number, count in enumerate(steps, first):
@@ -218,7 +218,7 @@ class Switch:
 
 
 def _train(virtual: VirtualSwitch, usp: PhysicalPort) -> None:
-    """Show the state of the upstream port's link to its host."""
+    """Shows the state of the upstream port's link to its host."""
     root = usp.host
     if root is None or (virtual.upstream is root.below.get(0)) == usp.up:
         return
@@ -228,6 +228,6 @@ def _train(virtual: VirtualSwitch, usp: PhysicalPort) -> None:
 
 
 def _disable(virtual: VirtualSwitch, root: Port, _written: int, _old: int) -> None:
-    """Follow Link Disable, which the host has set or cleared (PCIe 6.0 7.5.3.7)."""
+    """Follows Link Disable, which the host has set or cleared (PCIe 6.0 7.5.3.7)."""
     if virtual.usp.host is root and virtual.usp.wire.up == root.link_disabled:
         virtual.usp.set_link(not root.link_disabled)

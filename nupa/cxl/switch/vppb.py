@@ -74,7 +74,7 @@ class Vppb(Port):
         controlled: Callable[[], None],
         between: Callable[[], tuple[Port, ...] | None] = tuple,
     ) -> None:
-        """Bind to what *seen* returns, over the ports *between*; *controlled* is called after
+        """Binds to what *seen* returns, over the ports *between*; *controlled* is called after
         software has written slot or link control."""
         self._seen, self._controlled, self._between = seen, controlled, between
         self.refresh()
@@ -83,18 +83,18 @@ class Vppb(Port):
         return self._between()
 
     def reroute(self) -> None:
-        """Follow a change of the way to the bound port; there may be none."""
+        """Follows a change of the way to the bound port; there may be none."""
         self.refresh(surprise=True)
         self._below_changed()
 
     def hide(self, *, surprise: bool = False) -> None:
-        """Unbind."""
+        """Unbinds."""
         self._seen, self._controlled, self._between = None, lambda: None, tuple
         self.refresh(surprise=surprise)
 
     def refresh(self, *, surprise: bool = False) -> None:
-        """Update presence, link and the bus below.  A link that goes down resets the function below
-        (PCIe 6.0 6.6.1); *surprise*: without a request."""
+        """Updates presence, link and the bus below.  A link that goes down resets the function
+        below (PCIe 6.0 6.6.1); *surprise*: without a request."""
         pcie = self.config["pcie"]
         seen = self._seen() if self._seen else Seen()
         up = seen.up and not self.link_disabled and not self.powered_off
@@ -121,7 +121,7 @@ class Vppb(Port):
         self.tell(events)
 
     def press_attention(self) -> None:
-        """Ask the host to release the device in the slot (PCIe 6.0 6.7.1.5)."""
+        """Asks the host to release the device in the slot (PCIe 6.0 6.7.1.5)."""
         self.tell(["attention_button"])
 
     @property
@@ -163,7 +163,7 @@ class Vppb(Port):
 
 
 def report(port: Port, bit: int, severity: Severity, header: int) -> None:
-    """Set an error of a port's AER, as if a device had reported it; a masked error sets only its
+    """Sets an error of a port's AER, as if a device had reported it; a masked error sets only its
     status (PCIe 6.0 6.2.3.2.2).  SwitchError: no such error."""
     aer = port.config["aer"]
     kind = "uncorrectable" if severity is Severity.UNCORRECTABLE else "correctable"

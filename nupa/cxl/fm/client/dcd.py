@@ -38,7 +38,7 @@ class DcdClient:
         return DcdInfo(head.hosts, head.regions, head.total_units * DECODE_BYTES)
 
     def regions(self, host: int = 0) -> tuple[list[DcRegion], layout.Limits]:
-        """Return all regions, and the limits of extents and tags."""
+        """Returns all regions, and the limits of extents and tags."""
         request = layout.REGIONS_REQUEST.pack(layout.RegionsRequest(host, _MOST, 0))
         answer = self._tunnel(DcdOpcode.REGIONS, request)
         listed = layout.REGIONS.unpack(answer).listed
@@ -56,12 +56,12 @@ class DcdClient:
         ], limits
 
     def configure(self, region: int, block_bytes: int, *, sanitize: bool = False) -> None:
-        """Change a region of which no host has an extent."""
+        """Changes a region of which no host has an extent."""
         request = layout.SetRegion(region, block_bytes, sanitize)
         self._tunnel(DcdOpcode.SET_REGION, layout.SET_REGION.pack(request))
 
     def extents(self, host: int) -> list[Extent]:
-        """Return the extents that a host has accepted."""
+        """Returns the extents that a host has accepted."""
         found: list[Extent] = []
         while True:
             request = layout.ExtentsRequest(host, _MOST, len(found))
@@ -82,7 +82,7 @@ class DcdClient:
         policy: Policy = Policy.FREE,
         extents: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Offer capacity to a host: `DynamicCapacity.add`."""
+        """Offers capacity to a host: `DynamicCapacity.add`."""
         self._change(DcdOpcode.ADD, host, policy, region, size, tag, extents)
 
     def release(
@@ -93,8 +93,8 @@ class DcdClient:
         forced: bool = False,
         sanitize: bool = False,
     ) -> None:
-        """Ask a host to release extents (dpa, size), or all extents of a tag; *forced*: take them.
-        *sanitize*: refused unless the region sanitizes."""
+        """Asks a host to release extents (dpa, size), or all extents of a tag; *forced*: takes
+        them.  *sanitize*: refused unless the region sanitizes."""
         flags = layout.FORCED * forced | layout.SANITIZE * sanitize
         if isinstance(what, UUID):
             size = sum(extent.size for extent in self.extents(host) if extent.tag == what)
@@ -103,15 +103,15 @@ class DcdClient:
             self._change(DcdOpcode.RELEASE, host, flags | layout.BY_LIST, 0, 0, NO_TAG, what)
 
     def keep(self, tag: UUID) -> None:
-        """Add a reference to *tag*: its extents stay when the last host releases them."""
+        """Adds a reference to *tag*: its extents stay when the last host releases them."""
         self._tunnel(DcdOpcode.ADD_REFERENCE, tag.bytes)
 
     def let_go(self, tag: UUID) -> None:
-        """Remove the reference to *tag*."""
+        """Removes the reference to *tag*."""
         self._tunnel(DcdOpcode.REMOVE_REFERENCE, tag.bytes)
 
     def tags(self) -> list[TagInfo]:
-        """Return all tags, and the hosts of each."""
+        """Returns all tags, and the hosts of each."""
         found: list[TagInfo] = []
         while True:
             request = layout.TAGS_REQUEST.pack(layout.TagsRequest(len(found), _MOST))

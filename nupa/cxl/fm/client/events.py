@@ -45,7 +45,7 @@ class EventClient(Requests):
     """Event commands.  Each manager has its own logs, so none takes an event from another."""
 
     def events(self, *, clear: bool = False) -> list[FmEvent]:
-        """Return events of the switch and of its devices, by time; *clear* them from the logs."""
+        """Returns events of the switch and of its devices, by time; *clear* them from the logs."""
         found = [
             event
             for port in (None, *self._mlds())
@@ -55,7 +55,7 @@ class EventClient(Requests):
         return sorted(found, key=lambda each: each.event.timestamp_ns)
 
     def follow(self, timeout_s: float | None = None) -> Iterator[FmEvent]:
-        """Yield events as they come, beginning with those that are not cleared; end after
+        """Yields events as they come, beginning with those that are not cleared; ends after
         *timeout_s* without any."""
         while True:
             self.notify()
@@ -68,17 +68,17 @@ class EventClient(Requests):
             yield from found
 
     def notify(self, bits: int = ALL_LOGS) -> None:
-        """Request notifications of the first record in each of these logs, of the switch and of its
-        devices.  Bit 15 is for background operations that complete."""
+        """Requests notifications of the first record in each of these logs, of the switch and of
+        its devices.  Bit 15 is for background operations that complete."""
         for port in (None, *self._mlds()):
             self._event_command(port, SET_POLICY, bits.to_bytes(2, "little"))
 
     def notified(self) -> int:
-        """Return the bits that the switch notifies of (8.2.9.2.6)."""
+        """Returns the bits that the switch notifies of (8.2.9.2.6)."""
         return int.from_bytes(self._event_command(None, GET_POLICY, b""), "little")
 
     def wait_for_notification(self, timeout_s: float | None = None) -> int:
-        """Wait for a notification, and return its bits; 0: none came in time."""
+        """Waits for a notification, and returns its bits; 0: none came in time."""
         return self._transport.wait(timeout_s)
 
     def _mlds(self) -> list[int]:

@@ -69,7 +69,7 @@ class FabricManager(LdClient, EventClient):
         return messages.SWITCH.unpack(self.request(FmOpcode.IDENTIFY_SWITCH))
 
     def ports(self, numbers: Sequence[int] | None = None) -> list[PortStatus]:
-        """Return the state of the ports *numbers*, or of all."""
+        """Returns the state of the ports *numbers*, or of all."""
         asked = bytes(range(self.switch().ports) if numbers is None else numbers)
         answer = self.request(FmOpcode.PORT_STATE, bytes([len(asked)]) + asked)
         kinds = {4: "SLD", 5: "MLD"}
@@ -88,11 +88,11 @@ class FabricManager(LdClient, EventClient):
         ]
 
     def reset(self, port: int) -> None:
-        """Hot reset the device at a port."""
+        """Hot-resets the device at a port."""
         self._control(port, 2)
 
     def assert_reset(self, port: int, asserted: bool = True) -> None:
-        """Assert or deassert PERST; the link is down while it is asserted."""
+        """Asserts or deassert PERST; the link is down while it is asserted."""
         self._control(port, int(not asserted))
 
     def _control(self, port: int, action: int) -> None:
@@ -101,7 +101,7 @@ class FabricManager(LdClient, EventClient):
         )
 
     def ppb_read(self, port: int, offset: int) -> int:
-        """Read a DW of a bridge's configuration space."""
+        """Reads a DW of a bridge's configuration space."""
         access = messages.ConfigAccess(port, config_place(offset), 0)
         return word(self.request(FmOpcode.PPB_CONFIG, messages.CONFIG.pack(access)))
 
@@ -112,7 +112,7 @@ class FabricManager(LdClient, EventClient):
     # Virtual switches
 
     def virtual_switches(self, numbers: Sequence[int] | None = None) -> list[VirtualSwitchStatus]:
-        """Return the state of the virtual switches *numbers*, or of all.  CommandError:
+        """Returns the state of the virtual switches *numbers*, or of all.  CommandError:
         INVALID_INPUT if one is not there."""
         asked = range(self.switch().virtual_switches) if numbers is None else numbers
         return [self._virtual_switch(number) for number in asked]
@@ -136,7 +136,7 @@ class FabricManager(LdClient, EventClient):
     def bind(
         self, vcs: int, vppb: int, port: int, ld: int | None = None, *, wait: bool = True
     ) -> None:
-        """Bind a vPPB to a port, or to an LD there; wait until it is complete."""
+        """Binds a vPPB to a port, or to an LD there; waits until it is complete."""
         request = messages.BindRequest(vcs, vppb, port, NO_LD if ld is None else ld)
         self.request(FmOpcode.BIND, messages.BIND.pack(request))
         if wait:
@@ -145,7 +145,7 @@ class FabricManager(LdClient, EventClient):
     def unbind(
         self, vcs: int, vppb: int, mode: UnbindMode = UnbindMode.MANAGED, *, wait: bool = True
     ) -> None:
-        """End a binding; wait until it has ended."""
+        """Ends a binding; waits until it has ended."""
         request = messages.UnbindRequest(vcs, vppb, mode)
         self.request(FmOpcode.UNBIND, messages.UNBIND.pack(request))
         if wait:
@@ -154,22 +154,22 @@ class FabricManager(LdClient, EventClient):
     def generate_aer(
         self, vcs: int, vppb: int | None, bit: int, severity: Severity, header: bytes = bytes(16)
     ) -> None:
-        """Report an error below a vPPB, or at the upstream port (None), to the host: *bit* of its
+        """Reports an error below a vPPB, or at the upstream port (None), to the host: *bit* of its
         AER status."""
         instance = 0 if vppb is None else vppb + 1
         request = messages.AerRequest(vcs, instance, severity << 31 | bit, header)
         self.request(FmOpcode.GENERATE_AER, messages.AER.pack(request))
 
     def background(self) -> messages.BackgroundStatus:
-        """Return the state of the background operation, or of the last one."""
+        """Returns the state of the background operation, or of the last one."""
         return messages.BACKGROUND.unpack(self.request(FmOpcode.BACKGROUND_STATUS))
 
     def abort(self) -> None:
-        """Abort the background operation, if there is one."""
+        """Aborts the background operation, if there is one."""
         self.request(FmOpcode.ABORT)
 
     def wait(self, opcode: int, timeout_s: float = _TIMEOUT_S) -> None:
-        """Wait for the end of a background operation.  CommandError: it was aborted; RemoteError:
+        """Waits for the end of a background operation.  CommandError: it was aborted; RemoteError:
         it takes longer (ETIMEDOUT)."""
         pause_s, end = 0.0, time.monotonic() + timeout_s
         while (status := self.background()).status & 1 and status.opcode == opcode:
@@ -186,16 +186,16 @@ class FabricManager(LdClient, EventClient):
     # Domain validation
 
     def secret(self, vcs: int) -> UUID | None:
-        """Return the secret value of a virtual switch, which distinguishes its host's hierarchy
+        """Returns the secret value of a virtual switch, which distinguishes its host's hierarchy
         from others; None: not set."""
         if not self.request(FmOpcode.VCS_SECRET_STATE, bytes([vcs]))[0]:
             return None
         return UUID(bytes=self.request(FmOpcode.VCS_SECRET, bytes([vcs])))
 
     def set_secret(self, vcs: int, secret: UUID) -> None:
-        """Set the secret value, as the host of this virtual switch.  CommandError: it is set."""
+        """Sets the secret value, as the host of this virtual switch.  CommandError: it is set."""
         self.request(FmOpcode.SET_SECRET, secret.bytes, host=vcs)
 
     def has_secret(self, vcs: int) -> bool:
-        """Tell whether the secret value is set, as the host of this virtual switch."""
+        """Tells whether the secret value is set, as the host of this virtual switch."""
         return bool(self.request(FmOpcode.SECRET_STATE, host=vcs)[0])

@@ -29,7 +29,7 @@ class LdClient(Requests):
     """Commands of devices at the ports of a switch."""
 
     def logical_devices(self, port: int) -> LogicalDevices:
-        """Return the logical devices of the device at a port."""
+        """Returns the logical devices of the device at a port."""
         info = messages.LD_INFO.unpack(self.tunnel(port, FmOpcode.LD_INFO))
         answer = self.tunnel(port, FmOpcode.LD_ALLOCATIONS, bytes([0, 0xFF]))
         head = messages.ALLOCATION_HEAD.unpack(answer)
@@ -40,7 +40,7 @@ class LdClient(Requests):
         )
 
     def allocate(self, port: int, first: int, sizes: Sequence[int]) -> list[int]:
-        """Allocate memory to LDs *first*…, in bytes; return what they have then.  LocalError: a
+        """Allocates memory to LDs *first*…, in bytes; returns what they have then.  LocalError: a
         size is not a multiple of the granularity."""
         step = self.logical_devices(port).granularity_bytes
         if any(size % step or size < 0 for size in sizes):
@@ -51,7 +51,7 @@ class LdClient(Requests):
         return [row.steps * step for row in messages.ALLOCATION.unpack_all(answer, 4)]
 
     def ld_config_read(self, port: int, ld: int, offset: int) -> int:
-        """Read a DW of an LD's configuration space; *ld* 0xFFFF is the fabric manager's own LD."""
+        """Reads a DW of an LD's configuration space; *ld* 0xFFFF is the fabric manager's own LD."""
         access = messages.LdConfigAccess(port, config_place(offset), ld, 0)
         return word(self.request(FmOpcode.LD_CONFIG, messages.LD_CONFIG.pack(access)))
 
@@ -60,7 +60,7 @@ class LdClient(Requests):
         self.request(FmOpcode.LD_CONFIG, messages.LD_CONFIG.pack(access))
 
     def ld_read(self, port: int, ld: int, address: int, length: int) -> bytes:
-        """Read registers behind an LD's BARs, in whole DWs."""
+        """Reads registers behind an LD's BARs, in whole DWs."""
         access = messages.LdMemoryAccess(port, _range(length), ld, length, address)
         answer = self.request(FmOpcode.LD_MEMORY, messages.LD_MEMORY.pack(access))
         return answer[4 : 4 + int.from_bytes(answer[:2], "little")]
@@ -71,7 +71,7 @@ class LdClient(Requests):
         self.request(FmOpcode.LD_MEMORY, messages.LD_MEMORY.pack(access) + data)
 
     def capacity(self, port: int) -> DcdClient:
-        """Return the dynamic capacity of the device at a port."""
+        """Returns the dynamic capacity of the device at a port."""
         return DcdClient(partial(self.tunnel, port))
 
     def qos(self, port: int) -> messages.QosControl:
@@ -82,7 +82,7 @@ class LdClient(Requests):
         return messages.QOS.unpack(answer)
 
     def bandwidth(self, port: int, *, limit: bool = False) -> list[int]:
-        """Return the bandwidth of each LD, or its limit, in 1/256 of the device's."""
+        """Returns the bandwidth of each LD, or its limit, in 1/256 of the device's."""
         opcode = FmOpcode.QOS_LIMIT if limit else FmOpcode.QOS_BANDWIDTH
         return list(self.tunnel(port, opcode, bytes([0xFF, 0]))[messages.LD_RANGE.size :])
 
@@ -94,12 +94,12 @@ class LdClient(Requests):
 
 
 def config_place(offset: int, *, write: bool = False) -> bytes:
-    """Encode the DW at *offset* with all byte enables."""
+    """Encodes the DW at *offset* with all byte enables."""
     return (offset | 0xF << 12 | write << 23).to_bytes(3, "little")
 
 
 def word(data: bytes) -> int:
-    """Return the first DW of *data*."""
+    """Returns the first DW of *data*."""
     return int.from_bytes(data[:4], "little")
 
 

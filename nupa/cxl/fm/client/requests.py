@@ -32,12 +32,12 @@ class Requests(Closing):
 
     @classmethod
     def of(cls, manager: Manager) -> Self:
-        """Connect to a switch in this process: the same messages, without a socket."""
+        """Connects to a switch in this process: the same messages, without a socket."""
         return cls(LocalTransport(manager))
 
     @classmethod
     def open(cls, name: str | None = None) -> Self:
-        """Connect to the fabric *name*, or to the default one.  LocalError: no server answers, or
+        """Connects to the fabric *name*, or to the default one.  LocalError: no server answers, or
         it is another user's."""
         return cls(SocketTransport(name or registry.meant_name()))
 
@@ -47,7 +47,7 @@ class Requests(Closing):
     def request(
         self, opcode: int, payload: bytes = b"", *, cci: bool = False, host: int | None = None
     ) -> bytes:
-        """Send a command, and return the payload of its answer; with *host*, as the host of that
+        """Sends a command, and returns the payload of its answer; with *host*, as the host of that
         virtual switch.  CommandError: its return code."""
         kind = MessageType.CCI if cci else MessageType.FM_API
         tag = next(self._tags)
@@ -63,7 +63,7 @@ class Requests(Closing):
     def tunnel(
         self, port: int, opcode: int, payload: bytes = b"", *, ld: int | None = None
     ) -> bytes:
-        """Send a command to the device at a port, or to one of its LDs.  CommandError: the return
+        """Sends a command to the device at a port, or to one of its LDs.  CommandError: the return
         code of the switch, the device or the LD."""
         if ld is not None:
             inner = self._wrapped(ld, opcode, payload)

@@ -31,16 +31,16 @@ class FmTransport(Protocol):
     """A transport to one switch."""
 
     def exchange(self, request: MctpMessage) -> MctpMessage:
-        """Return the answer to *request*.  RemoteError: there is none."""
+        """Returns the answer to *request*.  RemoteError: there is none."""
 
     def wait(self, timeout_s: float | None) -> int:
-        """Return the bits of the next notification (8.2.9.2.8); 0 if none has come in time."""
+        """Returns the bits of the next notification (8.2.9.2.8); 0 if none has come in time."""
 
     def close(self) -> None: ...
 
 
 def _bits(note: MctpMessage) -> tuple[int, MctpMessage]:
-    """Return the bits of a notification, and its acknowledgement.  RemoteError: it is not one."""
+    """Returns the bits of a notification, and its acknowledgement.  RemoteError: it is not one."""
     request = messages.unpack(note.body)
     if request.response or request.opcode != NOTIFICATION or len(request.payload) != 2:
         raise RemoteError(f"the switch asks {request.opcode:#06x}", errno.EPROTO)
@@ -125,7 +125,7 @@ class SocketTransport:
         self._sock.close()
 
     def _receive(self) -> list[MctpMessage]:
-        """Return the answers that have come, and acknowledge notifications."""
+        """Returns the answers that have come, and acknowledges notifications."""
         data = self._sock.recv(_READ_BYTES)
         if not data:
             raise RemoteError(_HUNG_UP, errno.ECONNRESET)

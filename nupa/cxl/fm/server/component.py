@@ -53,7 +53,7 @@ class Component:
         logs.describe(everything[opcode] for opcode in sorted(everything))
 
     def handle(self, request: Cci, inbox: Inbox) -> Cci:
-        """Return the response to a request of the manager with *inbox*."""
+        """Returns the response to a request of the manager with *inbox*."""
         own = inbox.commands if request.opcode in inbox.commands else self.commands
         try:
             command = find(own, request.opcode, len(request.payload))
@@ -68,8 +68,8 @@ class Component:
         return request.answer(Code.BACKGROUND_STARTED if background else Code.SUCCESS, answer)
 
     def begin(self, opcode: int, abort: Callable[[], None]) -> Callable[[Code], None]:
-        """Begin a background operation; it continues until the returned function is called with its
-        return code.  Only a handler of a command with that effect calls this."""
+        """Begins a background operation; it continues until the returned function is called with
+        its return code.  Only a handler of a command with that effect calls this."""
         job = self._job = _BackgroundOperation(opcode, abort)
 
         def done(code: Code) -> None:

@@ -142,7 +142,7 @@ class DcdComponent:
         return b""
 
     def _check_length(self, request: layout.ChangeRequest, tag: UUID, forced: bool) -> None:
-        """Check that a release by tag is of all that the host has under it.  If *forced*, offered
+        """Checks that a release by tag is of all that the host has under it.  If *forced*, offered
         extents are released, too, and may be counted."""
         host = self._capacity.host(request.host)
         accepted = sum(extent.size for extent in host.accepted if extent.tag == tag)
@@ -176,7 +176,7 @@ class DcdComponent:
 
 
 def _change(payload: bytes) -> tuple[layout.ChangeRequest, list[tuple[int, int]], set[bytes]]:
-    """Decode a request, its extents, and their tags."""
+    """Decodes a request, its extents, and their tags."""
     request = layout.CHANGE.unpack(payload)
     records = layout.EXTENT.unpack_all(payload, layout.CHANGE.size)
     require(request.listed == len(records), Code.INVALID_PAYLOAD_LENGTH)
@@ -184,6 +184,6 @@ def _change(payload: bytes) -> tuple[layout.ChangeRequest, list[tuple[int, int]]
 
 
 def _block_sizes(region: DcRegion) -> int:
-    """Return a bit for each power of two that divides the region."""
+    """Returns a bit for each power of two that divides the region."""
     most = min(_MOST_BLOCK_BITS, (region.size & -region.size).bit_length())
     return sum(1 << bit for bit in range(BLOCK_BYTES_MIN.bit_length() - 1, most))

@@ -75,7 +75,7 @@ class Manager:
             self._look(port)
 
     def execute(self, session: Session, message: MctpMessage) -> MctpMessage:
-        """Return the response to a request.  FramingError: it is not a request."""
+        """Returns the response to a request.  FramingError: it is not a request."""
         request = messages.unpack(message.body)
         if not message.owner or request.response:
             raise FramingError("an unexpected response")
@@ -104,7 +104,7 @@ class Manager:
         self.device(port.number)
 
     def device(self, port: int) -> Component | None:
-        """Return the component of the multi-logical device at a port; None: there is none."""
+        """Returns the component of the multi-logical device at a port; None: there is none."""
         there = self.switch.port(port).device
         if not isinstance(there, Mld):
             self._devices.pop(port, None)
@@ -171,7 +171,7 @@ class Session:
             self._manager._sessions.discard(self)
 
     def answer(self, message: MctpMessage) -> MctpMessage | None:
-        """Return the response, or None if there is none to send.  FramingError: neither a request
+        """Returns the response, or None if there is none to send.  FramingError: neither a request
         nor the acknowledgement of a notification."""
         if message.owner:
             request = messages.unpack(message.body)
@@ -189,7 +189,7 @@ class Session:
         return None
 
     def notification(self) -> MctpMessage | None:
-        """Return the notification to send, if any: one at a time, until it is acknowledged."""
+        """Returns the notification to send, if any: one at a time, until it is acknowledged."""
         with self._manager.lock:
             if not self._told or self._waits_for is not None:
                 return None
@@ -199,14 +199,14 @@ class Session:
         return MctpMessage(MessageType.CCI, body, 0, True, SWITCH, MANAGER)
 
     def inbox(self, component: Component) -> Inbox:
-        """Return the inbox for the events of a component."""
+        """Returns the inbox for the events of a component."""
         found = self._inboxes.get(component)
         if found is None:
             found = self._inboxes[component] = Inbox(component.feed, self._tell)
         return found
 
     def add(self, component: Component, log: Log, event: EventRecord) -> None:
-        """Record an event; an inbox that does not exist yet will take it from the component's
+        """Records an event; an inbox that does not exist yet will take it from the component's
         feed."""
         found = self._inboxes.get(component)
         if found is not None:

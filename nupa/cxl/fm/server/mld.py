@@ -57,7 +57,7 @@ class MldComponent:
             yield Command(opcode + 1, f"set {name}", shares, put, NO_EFFECT)
 
     def _tunnel(self, payload: bytes) -> bytes:
-        """Execute a command of a logical device's mailbox (7.6.7.3.1)."""
+        """Executes a command of a logical device's mailbox (7.6.7.3.1)."""
         return tunnel(payload, self._ask)
 
     def _ask(self, ld: int, request: Cci) -> Cci:

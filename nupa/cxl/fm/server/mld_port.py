@@ -44,7 +44,7 @@ class MldPort:
         return config_access(function.config, request.where, request.data)
 
     def _function(self, port: int, ld: int) -> Function:
-        """Return the function of an LD that is not bound."""
+        """Returns the function of an LD that is not bound."""
         function = self._switch.mld(port).function(ld)
         require(ld not in self._switch.port(port).bound, why=f"LD {ld} is a host's")
         return function
@@ -64,7 +64,7 @@ class MldPort:
         return len(read).to_bytes(2, "little") + bytes(2) + read
 
     def _places(self, request: LdMemoryAccess, word: int) -> list[RegisterPlace]:
-        """Find the registers of each DW; only whole DWs are supported."""
+        """Finds the registers of each DW; only whole DWs are supported."""
         function = self._function(request.port, request.ld)
         length, last = request.length, 0xF if request.length > 4 else 0
         require(0 < length <= MOST_MEMORY_BYTES and length % 4 == 0 and request.address % 4 == 0)
@@ -76,7 +76,7 @@ class MldPort:
 
 
 def tunnel(payload: bytes, behind: Behind) -> bytes:
-    """Execute a tunnelled message (7.6.7.3.1): *behind* takes it to the device at a port, or to an
+    """Executes a tunnelled message (7.6.7.3.1): *behind* takes it to the device at a port, or to an
     LD."""
     request = messages.TUNNEL.unpack(payload)
     message = payload[messages.TUNNEL.size :]

@@ -27,7 +27,7 @@ Asker = Callable[[], int | None]
 
 
 def commands(switch: Switch, asker: Asker) -> Iterator[Command]:
-    """Yield the commands.  A command that fails has not changed *switch*."""
+    """Yields the commands.  A command that fails has not changed *switch*."""
     each, secrets = _Physical(switch), _Secrets(switch, asker)
     reset = Effect.CONFIG | Effect.DATA
     size = messages.CONFIG.size
@@ -121,13 +121,13 @@ class _Secrets:
         return bytes([self._switch.vcs(payload[0]).secret is not None])
 
     def get(self, payload: bytes) -> bytes:
-        """Return the secret value; zeros if it is not set."""
+        """Returns the secret value; zeros if it is not set."""
         secret = self._switch.vcs(payload[0]).secret
         return secret.bytes if secret else bytes(messages.SECRET_BYTES)
 
 
 def port_info(port: PhysicalPort) -> PhysicalPortInfo:
-    """Return the answer of Get Physical Port State for a port."""
+    """Returns the answer of Get Physical Port State for a port."""
     link = port.link
     # Mode and type are reserved for upstream ports.
     mode = _FLIT_256 if port.up and port.role is PortState.DOWNSTREAM else 0
@@ -152,7 +152,7 @@ def port_info(port: PhysicalPort) -> PhysicalPortInfo:
 
 
 def config_access(config: ConfigSpace, where: bytes, data: int) -> bytes:
-    """Access one DW of configuration space (7.6.7.1.4); bytes that are not enabled read as 0."""
+    """Accesses one DW of configuration space (7.6.7.1.4); bytes that are not enabled read as 0."""
     word = int.from_bytes(where, "little")
     offset, enables = word & 0xFFF, word >> 12 & 0xF
     require(offset % 4 == 0)

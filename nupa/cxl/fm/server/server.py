@@ -32,8 +32,8 @@ _UCRED = struct.Struct("3i")  # unix(7), SO_PEERCRED: pid, uid, gid
 
 
 def path_of(name: str) -> Path:
-    """Return the socket's path for a named fabric, beside its segment.  LocalError: not a name of a
-    fabric."""
+    """Returns the socket's path for a named fabric, beside its segment.  LocalError: not a name of
+    a fabric."""
     segment = Path(registry.path_of(name))
     return segment.with_name(f".{segment.name}.fm")
 
@@ -108,13 +108,13 @@ class Server(Closing):
         return listener
 
     def start(self) -> Server:
-        """Answer in a thread, until `close`."""
+        """Answers in a thread, until `close`."""
         self._thread = Thread(target=self.run, name="nupa-fm", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """End `run`; from any thread, and from a signal handler."""
+        """Ends `run`; from any thread, and from a signal handler."""
         self._stopping = True
         self._rouse()
 
@@ -123,12 +123,12 @@ class Server(Closing):
             self._wake.send(b"\0")
 
     def _notify(self, peer: _Peer) -> None:
-        """Schedule a notification; in any thread."""
+        """Schedules a notification; in any thread."""
         self._notified.append(peer)
         self._rouse()
 
     def run(self) -> None:
-        """Answer until `stop`."""
+        """Answers until `stop`."""
         while not self._stopping:
             calling = False
             for key, events in self._selector.select(self._timeout_s()):
@@ -147,7 +147,7 @@ class Server(Closing):
             self._drop_stalled()
 
     def _timeout_s(self) -> float | None:
-        """Return the time until the next stall limit; None: no peer has stalled."""
+        """Returns the time until the next stall limit; None: no peer has stalled."""
         if self._busy:
             return 0
         began = [peer.since for peer in self._peers if peer.since is not None]
@@ -160,7 +160,7 @@ class Server(Closing):
                 self._drop(peer)
 
     def close(self) -> None:
-        """Disconnect all managers, and remove the socket."""
+        """Disconnects all managers, and removes the socket."""
         if self._listener.fileno() < 0:
             return
         if self._thread is not None:
@@ -175,8 +175,8 @@ class Server(Closing):
         self._close_selector()
 
     def _is_ours(self) -> bool:
-        """Tell whether the path is still this server's socket: it goes with its fabric, and another
-        may be there."""
+        """Tells whether the path is still this server's socket: it goes with its fabric, and
+        another may be there."""
         try:
             return self.path.lstat().st_ino == self._inode
         except FileNotFoundError:
@@ -218,7 +218,7 @@ class Server(Closing):
         self._go_on(peer, data)
 
     def _go_on(self, peer: _Peer, data: bytes = b"") -> None:
-        """Answer what has come, as long as the peer reads the answers; other peers have their
+        """Answers what has come, as long as the peer reads the answers; other peers have their
         turns."""
         if peer not in self._peers:
             return
@@ -244,7 +244,7 @@ class Server(Closing):
         return len(peer.waiting) < _MOST_WAITING_BYTES
 
     def _answer(self, peer: _Peer, data: bytes) -> None:
-        """Answer the messages that are complete with *data*.  FramingError: see `Assembler`."""
+        """Answers the messages that are complete with *data*.  FramingError: see `Assembler`."""
         self._busy.discard(peer)
         number = 0
         for number, message in enumerate(peer.assembler.feed(data), 1):
@@ -270,7 +270,7 @@ class Server(Closing):
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket without a listener.  OSError EADDRINUSE: a process listens, or the path is
+    """Removes a socket without a listener.  OSError EADDRINUSE: a process listens, or the path is
     not a socket of this user."""
     try:
         found = path.lstat()

@@ -33,7 +33,7 @@ class Feed:
         self.latest: dict[Log, deque[EventRecord]] = {log: deque(maxlen=EVENTS_MAX) for log in Log}
 
     def add(self, log: Log, event: EventRecord) -> EventRecord:
-        """Add an event, with its time."""
+        """Adds an event, with its time."""
         event = replace(event, timestamp_ns=self.now_ns())
         self.latest[log].append(event)
         return event
@@ -63,17 +63,17 @@ class Inbox:
         self.commands = table(rows)
 
     def add(self, log: Log, event: EventRecord) -> None:
-        """Add an event that *feed* has already."""
+        """Adds an event that *feed* has already."""
         handle = self._logs[log].add(event, event.timestamp_ns)
         self._changed(log, handle > 0)
 
     def done(self) -> None:
-        """Notify of a completed background operation."""
+        """Notifies of a completed background operation."""
         if self.policy & DONE_BIT:
             self._tell(DONE_BIT)
 
     def _changed(self, log: Log, is_new: bool) -> None:
-        """Notify when a log gets its first record (8.2.9.2.8)."""
+        """Notifies when a log gets its first record (8.2.9.2.8)."""
         if is_new and len(self._logs[log]) == 1 and self.policy >> log & 1:
             self._tell(1 << log)
 

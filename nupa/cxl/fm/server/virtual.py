@@ -108,7 +108,7 @@ class Virtual:
 
 
 def vppb_info(virtual: VirtualSwitch, number: int) -> VppbInfo:
-    """Return the answer of Get Virtual CXL Switch Info for a vPPB."""
+    """Returns the answer of Get Virtual CXL Switch Info for a vPPB."""
     binding, status = virtual.bindings.get(number), virtual.status(number)
     if binding is None:
         return VppbInfo(status, 0, NOT_BOUND)

@@ -34,7 +34,7 @@ Happened = Callable[[Log, EventRecord], None]
 
 
 def watch_switch(switch: Switch, happened: Happened) -> None:
-    """Report links, slots, bindings, what hosts change at their bridges, and errors of devices."""
+    """Reports links, slots, bindings, what hosts change at their bridges, and errors of devices."""
 
     def vppb(vcs: int, number: int, change: VppbChange, failed: bool) -> None:
         virtual = switch.vcs(vcs)
@@ -79,7 +79,7 @@ class _PortWatch:
 
 
 def watch_capacity(capacity: DynamicCapacity, happened: Happened) -> None:
-    """Report what hosts accept and release."""
+    """Reports what hosts accept and release."""
 
     def changed(change: DcEventType, host: int, extents: Sequence[Extent]) -> None:
         left = (capacity.extents_left, capacity.tags_left)
