@@ -33,8 +33,13 @@ examples:
 
 def commands() -> list[str]:
     """Returns the names of all commands."""
+    # A folder that has moved leaves its __pycache__, so a package is a folder with __init__.py.
     with os.scandir(__path__[0]) as entries:
-        found = {e.name.removesuffix(".py") for e in entries if e.is_dir() or e.name[-3:] == ".py"}
+        found = {
+            entry.name.removesuffix(".py")
+            for entry in entries
+            if entry.name.endswith(".py") or os.access(f"{entry.path}/__init__.py", os.F_OK)
+        }
     return sorted(name for name in found - {"common"} if not name.startswith("_"))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nupa import cli
 from nupa.cli import commands, main
 from nupa.doctor.checks import LIMITED, MISSING, OK, Check
 from nupa.fabric import Fabric, registry
@@ -163,6 +164,17 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
             main([*argv, "--help"])
         assert caught.value.code == 0
         assert "usage: nupa" in capsys.readouterr().out
+
+
+def test_a_folder_without_source_is_not_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "moved" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "vm").mkdir()
+    for name in ("vm/__init__.py", "up.py", "__main__.py"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(cli, "__path__", [str(tmp_path)])
+    assert commands() == ["up", "vm"]
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
