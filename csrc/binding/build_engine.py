@@ -44,6 +44,7 @@ HEADERS = (
     "packet/opcodes.h",
     "packet/decode.h",
     "packet/records.h",
+    "capture/expand/packet.h",
     "capture/watch.h",
     "capture/watch_index.h",
     "capture/inject_frame.h",

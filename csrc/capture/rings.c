@@ -3,7 +3,7 @@
  *
  * pread(2) reads them, not a mapping.  A touched page that its owner has given back would be
  * allocated again, or raise SIGBUS where there is no memory. */
-#include "capture/watch_internal.h"
+#include "capture/rings.h"
 
 #include "base/atomics.h"
 #include "segment/segment_internal.h"

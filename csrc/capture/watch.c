@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A watch: registered in the superblock, so that attachments record, and read by its owner. */
-#include "capture/watch_internal.h"
+#include "capture/watch.h"
 
 #include "base/atomics.h"
+#include "capture/rings.h"
 #include "segment/segment_internal.h"
 #include "region/slot_life.h"
 

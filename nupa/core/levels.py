@@ -11,7 +11,7 @@ from nupa.base.errors import LocalError
 
 
 class Level(IntEnum):
-    """Numbers in records, as in csrc/capture/watch_internal.h."""
+    """Numbers in records, as in csrc/capture/expand/expand.h."""
 
     TLP = 1
     QUEUE = 2

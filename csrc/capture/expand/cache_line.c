@@ -2,13 +2,13 @@
  * CXL.cache messages of the fast channel.  A record names the line that was written.  As rings
  * work, its consumer has read the line's former content, and so shares the line.  The messages are
  * the fewest that coherent caches need: polling a line that has not changed is a hit. */
-#include "capture/cache_line.h"
+#include "capture/expand/cache_line.h"
 
-#include "capture/bytes.h"
+#include "capture/expand/bytes.h"
 #include "segment/ring.h"
 #include "segment/segment_internal.h"
 #include "abi/verbs_abi.h"
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 
 #include <stddef.h>
 #include <stdlib.h>

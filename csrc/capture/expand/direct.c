@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Direct accesses as packets of InfiniBand's transport: the request that an adapter would send, and
  * the response from the other side. */
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 
 #include "abi/verbs_abi.h"
 

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Declarations shared by the files of a watch: readers of rings, the expansion of a record into
- * packets, the memory of requests that gives wire PSNs.
+ * A watch, and the expansion of a record into packets: runs, sights, the memory of requests that
+ * gives wire PSNs.
  *
  *   W1  Input is not trusted: each length and index is checked where it is used.
  *   W2  A record is expanded into runs of packets; each packet of a run can be built again from
  *       the run and its number alone.  So a full buffer loses nothing: the same packet comes next.
  */
-#ifndef NUPA_WATCH_INTERNAL_H
-#define NUPA_WATCH_INTERNAL_H
+#ifndef NUPA_EXPAND_H
+#define NUPA_EXPAND_H
 
-#include "capture/cache_line.h"
-#include "capture/split.h"
+#include "capture/expand/cache_line.h"
+#include "capture/expand/split.h"
+#include "capture/expand/packet.h"
 #include "engine/trace/trace.h"
-#include "capture/watch.h"
+#include "segment/segment.h"
 
 #include <string.h>
 
@@ -269,16 +270,6 @@ struct nupa_watch {
 	uint32_t mad_psns[NUPA_HOSTS_MAX];  /* of QP 1 of each host */
 	uint16_t slot_host[NUPA_SLOTS_MAX]; /* + 1; 0: not known */
 };
-
-/* rings.c */
-int nupa_rings_open(struct nupa_watch *watch);
-void nupa_rings_close(struct nupa_watch *watch);
-/* Copies new records; moves the horizon. */
-void nupa_rings_gather(struct nupa_watch *watch);
-/* The earliest record not younger than the horizon; its reader is watch->current.  NULL: none. */
-const struct nupa_trace_record *nupa_rings_next(struct nupa_watch *watch);
-/* Advances behind it. */
-void nupa_rings_pass(struct nupa_watch *watch);
 
 /* requesters.c */
 int nupa_requesters_open(struct nupa_watch *watch);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Frames of the netdev. */
 #include "packet/crc.h"
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 
 /* The netdev sends a multicast frame to one host after the other; the source's port has seen the
  * first of these copies only. */

@@ -2,9 +2,9 @@
  * Connection management as datagrams on QP 1 (IBTA 12.6, 12.11, annex A11), as far as the engine's
  * messages carry the fields.  Other fields, such as timeouts and LIDs, are Linux's defaults or 0.
  */
-#include "capture/bytes.h"
+#include "capture/expand/bytes.h"
 #include "engine/cm/internal.h"
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 
 #define MAD_BYTES 256u
 #define QP1 1u

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue entries in the public format (nupa/packet/tables/queue.py): big endian, segments behind one
  * another. */
-#include "capture/bytes.h"
-#include "capture/watch_internal.h"
+#include "capture/expand/bytes.h"
+#include "capture/expand/expand.h"
 
 #include "abi/verbs_abi.h"
 

@@ -4,7 +4,7 @@
  *
  * Memory is bounded: it holds the QPs used last, and of each QP the requests that may be in flight.
  * Anything older is guessed, as if each message had been one packet. */
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 
 #include <stdlib.h>
 

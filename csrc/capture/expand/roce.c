@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One packet of InfiniBand's transport, as RoCE v2 has it: Ethernet, IPv4, UDP, BTH, extended
  * headers, payload, padding, ICRC (IBTA 9.2, 9.3; A14, A17, A19). */
-#include "capture/bytes.h"
+#include "capture/expand/bytes.h"
 #include "packet/crc.h"
 #include "packet/opcodes.h"
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 
 #define UDP_PORT 4791u
 #define HEAD_BYTES 42u

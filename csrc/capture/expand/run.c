@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Runs of packets: added to a watch, and filled in. */
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 
 #include "abi/verbs_abi.h"
 

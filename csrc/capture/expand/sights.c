@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Places where a packet is seen: the watched ports on its way or, if all are watched, its source's
  * port. */
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 
 #include "base/atomics.h"
 

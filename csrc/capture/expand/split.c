@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Accesses as TLPs (PCIe 6.0, chapter 2) and CXL.mem messages (CXL 3.1, 3.3). */
-#include "capture/split.h"
+#include "capture/expand/split.h"
 
-#include "capture/bytes.h"
+#include "capture/expand/bytes.h"
 
 #include <string.h>
 

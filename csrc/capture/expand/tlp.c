@@ -2,7 +2,7 @@
  * TLPs at the ports of hosts, as if the engines that move the data were in the switch.  They read
  * and write hosts' memory through the hosts' ports.  The host itself loads and stores data in the
  * pool. */
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 
 #include "abi/verbs_abi.h"
 

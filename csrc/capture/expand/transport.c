@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Messages as packets of InfiniBand's transport. */
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 
 /* AETH, IBTA 9.7.5.2: the upper bits of NAKs. */
 #define RNR_SYNDROME 0x20

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Lines of the fast channel as CXL.cache messages in a watch: their order, the states of both
  * caches, and the bytes in the segment. */
-#include "capture/cache_line.h"
+#include "capture/expand/cache_line.h"
 #include "tests/support/end.h"
 #include "segment/ring.h"
 #include "segment/segment_internal.h"
-#include "capture/watch_internal.h"
+#include "capture/expand/expand.h"
 #include "tests/support/watched.h"
 
 #include <string.h>

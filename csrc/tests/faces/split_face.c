@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * csrc/capture/split.c as a library: tests/unit compares what it makes of an access with
+ * csrc/capture/expand/split.c as a library: tests/unit compares what it makes of an access with
  * tests/unit/packet/split.py and encode.py. */
-#include "capture/split.h"
+#include "capture/expand/split.h"
 
 #include <string.h>
 

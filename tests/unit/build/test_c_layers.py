@@ -37,6 +37,7 @@ LAYERS = (
     "perf",
     "netdev",
     "packet",
+    "capture/expand",
     "capture",
     "shim",
     "libibverbs",

@@ -26,7 +26,7 @@ def test_levels_are_named_in_lists() -> None:
 
 
 def test_c_numbers_levels_alike() -> None:
-    header = (ROOT / "csrc/capture/watch_internal.h").read_text()
+    header = (ROOT / "csrc/capture/expand/expand.h").read_text()
     body = re.search(r"enum nupa_level \{(.*?)\}", header, re.DOTALL)
     assert body is not None
     names = re.findall(r"NUPA_LEVEL_(\w+)", body[1])

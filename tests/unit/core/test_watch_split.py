@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""csrc/capture/split.c against a second implementation: the same bytes of each access."""
+"""csrc/capture/expand/split.c against a second implementation: the same bytes of each access."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Splits an access into PCIe TLPs or CXL.mem messages: the judge of csrc/capture/split.c.
+"""Splits an access into PCIe TLPs or CXL.mem messages: the judge of csrc/capture/expand/split.c.
 
 Each function takes an access and the link's parameters, and yields what crosses the port in order;
 encode.py has the bytes.
