@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which way a branch goes nearly always. */
+ * Branch hints: the direction that a branch takes nearly always. */
 #ifndef NUPA_LIKELY_H
 #define NUPA_LIKELY_H
 

@@ -4,8 +4,8 @@
     build_engine.py OUT.c
 
 A declaration is written once, in C.  cffi gets the text between `/* cffi: begin */` and
-`/* cffi: end */` in the headers below, preprocessed by $CC, with inline functions as declarations.
-CMake runs this at build time.
+`/* cffi: end */` in the headers below.  The text is preprocessed by $CC, and inline functions
+become declarations.  CMake runs this at build time.
 """
 
 from __future__ import annotations

@@ -14,12 +14,14 @@ struct nupa_watch_options {
 	uint32_t bytes; /* 0: none */
 };
 
-/* Locates packets that nupa_watch_read has put into `data`, from *place on up to `bytes`:
- * records[0 .. returned), of max.  *place is where the next one begins.
- * interfaces[2 * port] is the number of a port's interface with link type Ethernet, [2 * port + 1]
- * of that with NUPA's.  ~0: there is none, and the packet is left out, as is one that does not lie
- * in the buffer.
- * options[flags >> 2 & 255]: of packets whose link type has no place for their flags. */
+/* Locates packets that nupa_watch_read has put into `data`, from *place up to `bytes`.  Returns how
+ * many records it has filled, at most `max`, and moves *place to the next packet.
+ *
+ * `interfaces[2 * port]` is the number of a port's interface with link type Ethernet.
+ * `interfaces[2 * port + 1]` is the number of its interface with NUPA's link type.  A packet is
+ * left out if that number is ~0 (none), or if it does not lie in the buffer.
+ *
+ * `options[flags >> 2 & 255]` are for packets whose link type has no place for their flags. */
 uint32_t nupa_watch_index(const uint8_t *data, size_t bytes, const uint32_t *interfaces,
 			  uint32_t n_ports, const struct nupa_watch_options *options,
 			  struct nupa_pcapng_record *records, uint32_t max, size_t *place);

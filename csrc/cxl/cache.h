@@ -54,8 +54,8 @@ struct cache_line {
 	enum nupa_cxl_mesi state;
 };
 
-/* C1 lines are added, leave S, and are removed only under the lock of their memory's filter, too;
- * C2 a line in E becomes M under the set's lock alone. */
+/* C1 Lines are added, leave S, and are removed only under the lock of their memory's filter, too.
+ * C2 A line in E becomes M under the set's lock alone. */
 struct cache_set {
 	pthread_mutex_t lock;
 	struct cache_line *lines;

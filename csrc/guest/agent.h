@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The agent of a guest runs commands for the client at the other end of a port, one at a time.
- * nupa/vm/agent/frames.py has the same words. */
+ * The agent of a guest runs commands for the client at the other end of a port, one at a time.  The
+ * same words are in nupa/vm/agent/frames.py. */
 #ifndef NUPA_VM_AGENT_H
 #define NUPA_VM_AGENT_H
 

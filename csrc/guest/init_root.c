@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #define NEW "/new"
-/* cache=loose: each access past the cache is a round trip through two schedulers.  init_refresh()
- * empties the cache before each command, so that changes are seen.  msize: the most that QEMU's
- * virtio-9p takes. */
+/* cache=loose: each access past the cache is a round trip through two schedulers.  The cache is
+ * emptied before each command (init_refresh), so that changes are seen.  `msize` is the most that
+ * QEMU's virtio-9p takes. */
 #define ROOT_OPTIONS "trans=virtio,version=9p2000.L,cache=loose,msize=512000"
 
 static const char *const folders[] = { "/lower", "/over", NEW };

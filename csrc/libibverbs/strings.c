@@ -123,7 +123,7 @@ const char *ibv_event_type_str(enum ibv_event_type event)
 	return name_of(event_type, NUPA_COUNT(event_type), (int)event);
 }
 
-/* mult: in units of 2.5 Gbit/s; 0 where the rate is not a whole multiple.  mbps: the
+/* `mult` is in units of 2.5 Gbit/s; 0 where the rate is not a whole multiple.  `mbps` is the
  * signalling rate, which from 14 Gbit/s on is above the name (64/66 encoding). */
 static const struct {
 	enum ibv_rate rate;

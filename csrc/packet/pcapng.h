@@ -52,10 +52,11 @@ uint32_t nupa_pcap_scan(const uint8_t *data, size_t bytes, bool swapped,
 			const char **why);
 
 /* Writes packets of `data` as blocks, little endian and with times in ns: records[which[i]] for
- * each i of n.  which may be NULL: the first n.  numbers[i] is the number of interface i in the new
- * file, of the n_interfaces there are; snaplens[i] is its snap length.  `swapped`: the options in
+ * each i of n.  A NULL `which` takes the first n.  `numbers[i]` is the number of interface i, of
+ * n_interfaces, in the new file; `snaplens[i]` is its snap length.  `swapped`: the options in
  * `data` are of the other endianness.  Returns the number written, less than n if there is no more
- * room or if *why names the defect of the next one.  *used: bytes of `out`. */
+ * room or if *why names the defect of the next one.  The bytes of `out` that it has written are
+ * *used. */
 uint32_t nupa_pcapng_format(const uint8_t *data, size_t bytes, bool swapped,
 			    const struct nupa_pcapng_record *records, uint32_t n_records,
 			    const uint32_t *which, uint32_t n, const uint32_t *numbers,

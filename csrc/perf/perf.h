@@ -15,8 +15,8 @@ enum nupa_perf_operation {
 };
 
 /* One end of a measurement.  Both ends have the same operation, sizes and counts.
- * inbox: the target of the peer's WRITEs and SENDs (UD: behind a GRH) and of this end's READs.
- * outbox: the data written, sent or offered to READs, and the results of atomics. */
+ * `inbox` is the target of the peer's WRITEs and SENDs (UD: behind a GRH) and of this end's READs.
+ * `outbox` has the data written, sent or offered to READs, and the results of atomics. */
 struct nupa_perf {
 	/* The caller sets these ... */
 	struct ibv_qp *qp;            /* in RTS */

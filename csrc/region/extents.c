@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Extents of the pool.  A word an extent, zero when free, claimed by compare-and-swap: no lock to
- * be left held.  Extents of slot 0 belong to a process without an attachment and carry its pid (22
- * bits at most, PID_MAX_LIMIT in proc(5)) in place of an epoch.  Or they belong to a region and
- * carry its row. */
+ * be left held.  An extent of slot 0 belongs to a process without an attachment, or to a region.
+ * In place of an epoch it carries the pid (22 bits at most, PID_MAX_LIMIT in proc(5)), or the
+ * region's row. */
 #include "region/region_internal.h"
 
 #include <errno.h>
@@ -114,8 +114,8 @@ uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent)
 
 /* --- given back ---------------------------------------------------------------------- */
 
-/* Gives up an extent of our own, which no other process claims: to the region that is published
- * over it and outlives its owner, or else to the system. */
+/* Gives up an extent of our own, which no other process claims.  It goes to the region that is
+ * published over it and outlives its owner, or else to the system. */
 static void give_back(struct nupa_fabric *fabric, uint32_t extent)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions: memory that hosts share.  A region is a row in a table of the segment: bytes of the
- * pool, their owner, the hosts that may map them, and their coherence.  A window is a mapping of a
+ * pool, their owner, the hosts that may map them, their coherence.  A window is a mapping of a
  * region by some process.  A region is revoked before it is freed.  Its memory is not reused before
  * the last window is closed.
  *
@@ -48,16 +48,17 @@ struct nupa_quota {
 			       * counted */
 };
 
-/* Makes a region with memory of its own, zeroed and backed: one piece.  slot: the caller's own, or
- * 0, and wish->pid: the caller's, or 0 for the host (slot 0 only).  -EDQUOT: the host's quota;
- * -ENOMEM: no run of free extents; -ENOSPC: the file system is full; -ENFILE: the table is full;
- * -EINVAL: no such host, size or text; -EPERM: not its slot or pid; -EOPNOTSUPP: several machines
+/* Makes a region with memory of its own, zeroed and backed: one piece.  `slot` is the caller's own,
+ * or 0.  `wish->pid` is the caller's, or 0 for the host (slot 0 only).  -EDQUOT: the host's quota.
+ * -ENOMEM: no run of free extents.  -ENOSPC: the file system is full.  -ENFILE: the table is full.
+ * -EINVAL: no such host, size or text.  -EPERM: not its slot or pid.  -EOPNOTSUPP: several machines
  * share the fabric, so a process needs a slot. */
 int nupa_region_alloc(struct nupa_fabric *fabric, uint32_t slot,
 		      const struct nupa_region_info *wish, struct nupa_region_info *out);
-/* Makes a region over pieces of the pool that the caller has (wish->slot, as above; granularity a
- * power of two from 64 where there are several).  They need not be backed: map_begin does that.
- * The caller cannot free them before it has freed the region.  -EPERM: they are not its own. */
+/* Makes a region over pieces of the pool that the caller has (wish->slot, as above).  The
+ * granularity of several pieces is a power of two from 64.  Pieces need not be backed: map_begin
+ * does that.  The caller cannot free them before it has freed the region.  -EPERM: they are not its
+ * own. */
 int nupa_region_publish(struct nupa_fabric *fabric, const struct nupa_region_info *wish,
 			struct nupa_region_info *out);
 /* Ends a region, whosever it is.  -EBUSY: windows are open, and !force.  force: revokes it, and
@@ -82,10 +83,10 @@ int nupa_region_quota(struct nupa_fabric *fabric, uint32_t host, struct nupa_quo
 /* An attachment of this process to the host; 0: it has none. */
 uint32_t nupa_region_slot(struct nupa_fabric *fabric, uint32_t host);
 /* A window of this process on host *host* begins, ends.  The memory is backed.  *mapping* names it.
- * It counts until map_end, or the process's end.  -EACCES: the host may not; -ESTALE: gone or
- * revoked; -ENETDOWN: a link between the host and the memory is down; -ENFILE: too many windows;
- * -ENOSPC: the file system is full.  Several machines: this process must be attached to the host
- * (-EOPNOTSUPP). */
+ * It counts until map_end, or the process's end.  -EACCES: the host may not.  -ESTALE: gone or
+ * revoked.  -ENETDOWN: a link between the host and the memory is down.  -ENFILE: too many windows.
+ * -ENOSPC: the file system is full.  -EOPNOTSUPP: several machines share the fabric, and this
+ * process is not attached to the host. */
 int nupa_region_map_begin(struct nupa_fabric *fabric, uint64_t id, uint32_t host,
 			  struct nupa_region_info *out, uint32_t *mapping);
 /* -EINVAL: not a window of this process, or no longer. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Links between hosts and the memory of regions: the ports on the way, the windows that are lost
- * when a port goes down, and the processes that follow port states.  A link that went down resets
- * what is behind it, so that a window never comes back (CXL 3.1 9.9, 12.3): it is mapped again. */
+ * Links between hosts and the memory of regions: ports on the way, windows lost when a port goes
+ * down, processes that follow port states.  A link that went down resets what is behind it, so that
+ * a window never comes back (CXL 3.1 9.9, 12.3): it is mapped again. */
 #include "segment/coherence.h"
 #include "region/region_internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The life of a slot.  An attaching process claims it.  Its owner frees it, or another process does
- * after the owner's death, with its memory in the pool and its regions.  claim is the only word
- * that decides; nothing is locked. */
+ * The life of a slot.  An attaching process claims it.  Its owner frees it; after the owner's death
+ * another process does.  Its memory in the pool and its regions are freed with it.  `claim` is the
+ * only word that decides; nothing is locked. */
 #include "segment/coherence.h"
 #include "region/region_internal.h"
 

@@ -15,12 +15,12 @@ int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host);
 /* cffi: end */
 
 /* Claims a free slot for this process: state ATTACHING, identity (host, uid, comm, start time)
- * filled in; the caller backs and fills its tables, then stores LIVE.  -EBUSY: none is free;
+ * filled in.  The caller backs and fills its tables, then stores LIVE.  -EBUSY: none is free;
  * -ESTALE: others declared this process dead.  SOFTWARE: -EXDEV: this process is on another host;
  * -EADDRINUSE: a process of another kernel is on the host. */
 int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *slot);
-/* The owner gives up its slot, in any state: the arena is cleared, the pool's extents and the slot
- * are freed, and the others are notified.  -EPERM if the slot is not this process's. */
+/* Gives up a slot of this process, in any state.  The arena is cleared, the pool's extents and the
+ * slot are freed, and the others are notified.  -EPERM if the slot is not this process's. */
 int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot);
 
 #endif

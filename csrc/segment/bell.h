@@ -7,9 +7,10 @@
  * all processes of the guest have its one number and its one interrupt.
  *
  *   slot->doorbell   the number under which the owner is rung, + 1.  Its owner can ring others,
- * too; a sleeper sleeps long only if all attachments have one slot->asleep     grows with each
- * sleep of the owner, 0 while it is awake.  A producer rings once for each sleep; only the owner
- * stores it
+ *                    too.  A sleeper sleeps long only if all attachments have one.
+ *
+ *   slot->asleep     grows with each sleep of the owner, 0 while it is awake.  A producer rings
+ *                    once for each sleep.  Only the owner stores it.
  *
  * A ring that gets lost costs time only: the longest sleep is NUPA_BELL_SLEEP_NS. */
 #ifndef NUPA_BELL_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How a processor writes lines back and drops them.  x86: CLWB, CLFLUSHOPT or CLFLUSH (Intel SDM,
- * volume 2A); ARMv8: DC CVAC and DC CIVAC (Arm ARM, C5.3), to the point of coherency. */
+ * Instructions that write cache lines back and drop them.  Those of x86 are CLWB, CLFLUSHOPT and
+ * CLFLUSH (Intel SDM, volume 2A).  Those of ARMv8 are DC CVAC and DC CIVAC, to the point of
+ * coherency (Arm ARM, C5.3). */
 #include "segment/coherence.h"
 
 #include "segment/limits.h"

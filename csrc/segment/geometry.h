@@ -29,9 +29,9 @@ uint64_t nupa_regions_off(const struct nupa_superblock *sb);
 uint64_t nupa_regions_bytes(const struct nupa_superblock *sb);
 uint32_t nupa_region_rows(const struct nupa_superblock *sb);
 uint32_t nupa_region_mappings(const struct nupa_superblock *sb);
-/* A superblock read from a file of *file_bytes*: -EMSGSIZE (file too short), -ENODATA (zeroed or
- * unfinished), -EILSEQ (not a fabric), -EPROTONOSUPPORT (other version), -EUCLEAN (offsets or
- * sizes are not those of this layout). */
+/* Checks a superblock read from a file of *file_bytes*.  -EMSGSIZE: file too short.  -ENODATA:
+ * zeroed or unfinished.  -EILSEQ: not a fabric.  -EPROTONOSUPPORT: other version.  -EUCLEAN:
+ * offsets or sizes are not those of this layout. */
 int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, char *why,
 			size_t why_bytes);
 /* Names end, indices are in range, links and routes join what they say: else -EUCLEAN. */

@@ -4,9 +4,9 @@
  *   superblock, watchers, faults | hosts | ports | routes | slots | pool extents | past flows |
  *   past hw counters | arena 1..n | pool | bound ports | regions
  *
- * A *slot* is one attachment of a process to a host.  Its *arena* holds
- * everything that attachment publishes: QP and MR tables, flow counters and its
- * transmit rings, one for each other slot, found by arithmetic alone.
+ * A *slot* is one attachment of a process to a host.  Its *arena* holds everything that attachment
+ * publishes: QP and MR tables, flow counters, and a transmit ring for each other slot.  Each is
+ * found by arithmetic alone.
  *
  *   I1  Offsets only, never pointers.
  *   I2  Each word has one writer, named beside it, except those marked CAS.
@@ -89,8 +89,8 @@ struct nupa_port {
 	uint32_t link_downed; /* fetch_add by who took it down */
 };
 
-/* Ports a frame passes from host s to host d, in order: its own port, then
- * ingress and egress port of each switch, then the port of d. */
+/* Ports a frame passes from host s to host d: the port of s, ingress and egress port of each
+ * switch, the port of d. */
 struct nupa_route {
 	uint16_t hops;
 	uint16_t port[15];
@@ -412,8 +412,9 @@ NUPA_ASSERT_SIZE(struct nupa_trace_header, 64);
 
 /* One direction of a channel, in the arena of the producer:
  *   header | ring_lines * 64 B | dma_bytes
- * The ring is the fast channel, one message a line; the DMA channel is a byte ring
- * in which a message's payload lies contiguous, in whole lines, in message order. */
+ *
+ * The ring is the fast channel, one message a line.  The DMA channel is a byte ring: a message's
+ * payload lies contiguous in it, in whole lines, in message order. */
 struct nupa_ring_header {
 	/* Line 0, producer. */
 	uint64_t pair;       /* producer epoch << 32 | consumer epoch; 0: closed */

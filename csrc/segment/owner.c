@@ -44,8 +44,8 @@ const char *nupa_owner_say(const char *path, char *text, size_t text_bytes)
 	return text;
 }
 
-/* Follows a link of this user or the system to a file that it cannot plant: a device, as a guest's
- * /dev/nupa0, or the file of a descriptor in /proc. */
+/* Follows a link of this user or the system to a file that no user can plant.  Such a file is a
+ * device (a guest's /dev/nupa0), or that of a descriptor in /proc. */
 static int open_linked(const char *path, int flags)
 {
 	struct stat link;

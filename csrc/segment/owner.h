@@ -13,9 +13,9 @@
  * unmapped users as one, so without a mapping of this user nothing is its own. */
 bool nupa_owner_is_us(uid_t user);
 
-/* Opens a file that may be a fabric, for reading and writing, and follows no link to a file: its
- * descriptor, or -errno with the words.  It never waits; nupa_owner_check() judges the opened
- * file. */
+/* Opens a file that may be a fabric, for reading and writing, and follows no link to a file.
+ * Returns its descriptor, or -errno with the words.  It never waits; nupa_owner_check() judges the
+ * opened file. */
 int nupa_owner_open(const char *path, char *why, size_t why_bytes);
 
 /* Whether the open file holds memory that this process may trust: 0, or -EPERM with the words.  A

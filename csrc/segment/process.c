@@ -28,8 +28,8 @@ static int read_stat(uint32_t pid, struct stat_fields *fields)
 	ssize_t bytes;
 	int fd;
 
-	/* The `.`: under QEMU's user mode a process finds another start time in its own
-	 * /proc/PID/stat than its peers do; that emulation goes by the name. */
+	/* QEMU's user mode emulates a process's own /proc/PID/stat, with another start time than
+	 * its peers read.  It recognizes the file by this name, so the path has a `.` in it. */
 	snprintf(path, sizeof(path), "/proc/./%" PRIu32 "/stat", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The two ends of a ring between kernels whose memory is not coherent: what ring.h does, with a
+ * The two ends of a ring between kernels whose memory is not coherent.  Each step of ring.h has a
  * flush or a fetch before or behind it. */
 #include "segment/coherence.h"
 #include "segment/ring.h"

@@ -89,8 +89,8 @@ struct nupa_flow_info {
 /* Counts of the slot's owner between its host and *host*; a free slot gives zeros. */
 int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
 		     struct nupa_flow_info *info);
-/* Lines of the fast channel that were written, in the first laps of rings and in later ones; and
- * how often, at least, their producers must have looked at heads. */
+/* Lines of the fast channel that were written, in the first laps of rings and in later ones.
+ * `looks` is how often, at least, their producers must have looked at heads. */
 struct nupa_lines_info {
 	uint64_t first, again, looks;
 };
@@ -135,8 +135,8 @@ struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);
 uint8_t *nupa_fabric_arena(struct nupa_fabric *fabric, uint32_t slot);
 /* The pool, mapped at first use. */
 uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric);
-/* The ports that are bound on a host, NUPA_CM_BUCKETS of them; NULL with errno, ENOENT: none ever
- * was.  back: makes the table at its first use. */
+/* The table of ports that are bound on a host, NUPA_CM_BUCKETS long.  NULL with errno; ENOENT: none
+ * ever was.  With `back` its first use makes the table. */
 struct nupa_cm_bucket *nupa_fabric_cm_table(struct nupa_fabric *fabric, uint32_t host, bool back);
 /* The table of regions (region_layout.h); NULL with errno, ENOENT: there is none.  back: makes it.
  */

@@ -69,8 +69,9 @@ bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns);
 /* Wakes the owner of a slot if it said that it sleeps. */
 void nupa_slot_ring(struct nupa_fabric *fabric, struct nupa_slot *slot);
 
-/* notice.c: whether *what*, which live in the superblock and go by this kernel's clock, may be set
- * from here: 0, -EREMOTE (run it where the fabric was made), -EOPNOTSUPP (SOFTWARE: nowhere). */
+/* notice.c: whether *what* may be set from here: it lives in the superblock and goes by this
+ * kernel's clock.  0, -EREMOTE (run it where the fabric was made), -EOPNOTSUPP (SOFTWARE:
+ * nowhere). */
 int nupa_fabric_may_command(const struct nupa_fabric *fabric, const char *what, char *why,
 			    size_t why_bytes);
 /* notice.c: something that attachments go by has changed (port_epoch): all are told. */

@@ -96,8 +96,8 @@ static struct nupa_sent *sent_before(struct nupa_watch *watch, uint32_t qpn, uin
 	return sent->qpn == qpn && sent->engine_psn == engine_psn ? sent : NULL;
 }
 
-/* Brings the QP to this PSN's place on the wire: behind the last message sent, or back to the place
- * of that one if the engine goes back. */
+/* Brings the QP to this PSN's place on the wire, behind the last message sent.  If the engine goes
+ * back, this is the place of the message sent with that PSN. */
 static void come_to(struct nupa_watch *watch, struct nupa_requester *requester, uint32_t engine_psn)
 {
 	int32_t step = ahead(engine_psn, requester->engine_psn);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Splits an access to memory into the PCIe TLPs or CXL.mem messages that cross a link.
- * tests/unit/packet/split.py and encode.py are a second implementation; a test compares the two. */
+ * Splits an access to memory into the PCIe TLPs or CXL.mem messages that cross a link.  A test
+ * compares it with a second implementation, tests/unit/packet/split.py and encode.py. */
 #ifndef NUPA_SPLIT_H
 #define NUPA_SPLIT_H
 
@@ -67,9 +67,9 @@ static inline bool nupa_split_is_cxl(const struct nupa_split *split)
 {
 	return split->access >= NUPA_ACCESS_CXL_LOAD;
 }
-/* Writes the bytes of the current one, with zeros for its data, and returns their number: at most
- * 24 + NUPA_LINK_MPS_BYTES + 4.  *data_at is the place of the data, `bytes` of it (of operands
- * 4 * dw). */
+/* Writes the bytes of the current one, with zeros for its data.  Returns their number, at most 24 +
+ * NUPA_LINK_MPS_BYTES + 4.  The data's place is *data_at, and its length `bytes` (4 * dw for
+ * operands). */
 uint32_t nupa_split_build(const struct nupa_split *split, uint16_t requester, uint16_t completer,
 			  bool poisoned, uint8_t *out, uint32_t *data_at);
 #define NUPA_SPLIT_MAX_BYTES (32u + NUPA_LINK_MPS_BYTES)

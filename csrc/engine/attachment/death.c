@@ -141,8 +141,8 @@ static bool is_used(const struct nupa_engine *engine, const struct nupa_channel 
 	return false;
 }
 
-/* Frees broken channels without QPs (the others at the next death), but keeps that to a living
- * peer, as none may be opened to it again.  No caller on the stack uses one. */
+/* Frees broken channels without QPs; the others follow at the next death.  The channel to a living
+ * peer stays, as none may be opened to it again.  No caller on the stack uses a freed one. */
 void nupa_channel_sweep(struct nupa_engine *engine)
 {
 	engine->broken = false;

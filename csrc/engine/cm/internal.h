@@ -107,8 +107,8 @@ enum cm_addr_kind {
 };
 
 /* The fields of struct nupa_msg: op is NUPA_OP_CM, syndrome the message, timer the reason or
- * status.  dest_qpn and src_qpn are the ids of both ends (0: not known), and the payload is
- * this. */
+ * status.  `dest_qpn` and `src_qpn` are the ids of both ends (0: not known).  The payload is this
+ * struct. */
 struct cm_wire {
 	uint16_t ps;
 	uint16_t family; /* AF_INET, AF_INET6: of both addresses */

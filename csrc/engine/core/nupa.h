@@ -19,11 +19,11 @@ enum nupa_mover {
 	NUPA_MOVER_RELAY = 5,  /* through the channel; the target's engine copies */
 };
 
-/* Attaches this process to *host* of *fabric* and opens its device nupa_rdma0; NULL with errno, and
- * *why* filled.  host -1: the host of this process if it has one, else the host with the fewest
- * live attachments, lowest first.  mover: NONE chooses the best.  LOCAL and CMA are used or the
- * peer is not reached.  POOL moves pool memory directly and all else by relay.  RELAY moves
- * everything through the channel. */
+/* Attaches this process to *host* of *fabric* and opens its device nupa_rdma0.  A failure returns
+ * NULL with errno, and *why* filled.  Host -1 is the host of this process if it has one.  Otherwise
+ * it is the host with the fewest live attachments, lowest first.  Mover NONE chooses the best.
+ * LOCAL and CMA are used or the peer is not reached.  POOL moves pool memory directly and all else
+ * by relay.  RELAY moves everything through the channel. */
 struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nupa_mover mover,
 				   char *why, size_t why_bytes);
 /* Host index, slot, fabric of an open device. */

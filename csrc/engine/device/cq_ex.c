@@ -2,8 +2,8 @@
  * Extended completion queues (man ibv_create_cq_ex): a cursor over completions, read field by
  * field.  From start_poll to end_poll the cursor belongs to one thread; the engine's lock is held
  * for a moment only, because programs post in between.  A batch is the completions that start_poll
- * found.  Later ones show after one ENOENT.  So a program that polls once for each event finds
- * something each time: a completion that raised an event of its own is left for that event. */
+ * found.  Later ones show after one ENOENT.  A completion that raised an event of its own is left
+ * for that event.  So a program that polls once for each event finds something each time. */
 #include "engine/device/device.h"
 
 #include <errno.h>

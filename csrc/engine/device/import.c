@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Sharing a context, its PDs and its memory (man ibv_import_device).
  *
- * A context's command descriptor (card.c) names its attachment.  In the same process
- * an imported context is one more context of that attachment, and imported objects are more handles
- * of its objects.  Another process attaches on its own to the same host: there a PD is the same
- * number, and a region is the same memory where that is the fabric's pool.  Private memory of the
- * exporter cannot be a region of ours: EOPNOTSUPP. */
+ * A context's command descriptor (card.c) names its attachment.  In the same process an imported
+ * context is one more context of that attachment, and imported objects are more handles of its
+ * objects.  Another process attaches on its own to the same host.  There a PD has the same number,
+ * and a region in the fabric's pool is the same memory.  Private memory of the exporter cannot be a
+ * region of ours: EOPNOTSUPP. */
 #define _GNU_SOURCE
 #include "engine/device/device.h"
 

@@ -111,8 +111,8 @@ uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint6
 /* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
  */
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
-/* Around a fork, under the locks of all engines: keeps peers from all regions; shares these again;
- * shows them to peers again, when all are shared. */
+/* Around a fork, under the locks of all engines.  Peers lose access to all regions before it.
+ * Afterwards all regions are shared again, and then shown to peers. */
 void nupa_mr_hide_all(struct nupa_engine *engine);
 void nupa_mr_share_all(struct nupa_engine *engine);
 void nupa_mr_show_all(struct nupa_engine *engine);

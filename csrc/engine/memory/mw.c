@@ -3,8 +3,9 @@
  * regions, where its memory is published under the window's own key.  Peers reach it as they reach
  * a region.
  *
- * The low 8 bits of a window's key are the tag, which a bind changes: for type 1 to the next one,
- * for type 2 to the program's choice.  A key is never 0: bits 8 to 11 are not all clear. */
+ * The low 8 bits of a window's key are the tag, which a bind changes.  A window of type 1 gets the
+ * next tag, one of type 2 the tag that the program chooses.  A key is never 0: bits 8 to 11 are not
+ * all clear. */
 #include "engine/memory/mr.h"
 
 #include <errno.h>

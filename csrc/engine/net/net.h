@@ -2,7 +2,7 @@
  * The core's face towards the netdev: frames between the network interfaces of hosts, through the
  * channels that verbs use.  It needs hosts, queues and bytes, and never looks into a frame.
  *
- * A queue of a host's interface is an attachment of its own; queue k sends to queue k of other
+ * A queue of a host's interface is an attachment of its own.  Queue k sends to queue k of other
  * hosts, or to queue 0 where there is none.  One thread sends (the pump); the thread that runs the
  * engine delivers frames that arrive. */
 #ifndef NUPA_NET_H
@@ -33,9 +33,9 @@ struct nupa_net_siblings {
 	struct nupa_net *by_slot[NUPA_SLOTS_MAX];
 };
 
-/* Attaches as *queue* of the host's interface.  NULL with errno, and *why* filled: EBUSY (another
- * process is that queue), EMSGSIZE (the fabric's DMA channels are too small for a frame), and as
- * nupa_open_host. */
+/* Attaches as *queue* of the host's interface.  A failure returns NULL with errno, and *why*
+ * filled.  EBUSY: another process is that queue.  EMSGSIZE: the fabric's DMA channels are too small
+ * for a frame.  Others: as nupa_open_host. */
 struct nupa_net *nupa_net_open(struct nupa_fabric *fabric, uint32_t host, uint32_t queue,
 			       bool takes_coalesced, struct nupa_net_siblings *siblings,
 			       const struct nupa_net_ops *ops, void *arg, char *why,

@@ -38,8 +38,8 @@ int nupa_promote_find(void *addr, size_t bytes, struct nupa_shared_range *out, i
 void nupa_promote_release(const struct nupa_shared_range *ranges, int n);
 
 /* Threads of our own have started, or are about to end: they repeat writes by system calls.  If the
- * program has other threads, an ordinary user promotes no page that a region has in part only: a
- * system call that writes to the rest of it might fail. */
+ * program has other threads, an ordinary user promotes only pages that lie in a region entirely.
+ * Otherwise a system call that writes to the rest of the page might fail. */
 void nupa_promote_count_own_threads(int more);
 
 /* The memfd, which peers open as /proc/PID/fd/FD; -1: nothing was promoted yet. */

@@ -23,7 +23,7 @@
 #include <sys/types.h>
 
 /* Variables that are used while pages are replaced.  A promotion of their own page would wait for
- * itself, so they lie in .data: it is mapped from a file, and such memory is not promoted.  In a
+ * itself.  So they lie in .data, which is mapped from a file and therefore not promoted.  In a
  * program that contains the engine .bss is one with the program's. */
 #define NUPA_NOT_PROMOTED __attribute__((section(".data")))
 
@@ -95,8 +95,8 @@ void nupa_hold_end(struct nupa_hold *hold, bool replaced);
 
 /* [va, +bytes), private anonymous, readable and writable, becomes [offset, +bytes) of the memfd.
  * The mapping that was there goes to [park, +bytes), which is the caller's, without its pages.
- * Returns how many bytes have, from the front: pages that may be pinned stay as they are.
- * *readers_may_fail*: the hold is not total, and other threads run.  Their system calls fail while
+ * Returns how many bytes have, from the front: pages that may be pinned stay as they are.  With
+ * *readers_may_fail* the hold is not total, and other threads run.  Their system calls fail while
  * pages are taken, which shall be short. */
 uint64_t nupa_swap_in(int memfd, uint64_t va, uint64_t bytes, uint64_t offset, uint64_t park,
 		      bool readers_may_fail);

@@ -2,9 +2,9 @@
  * Whether the kernel may have pinned memory of this process.
  *
  * The kernel does not tell which pages of a memfd are pinned.  But a pin that outlasts a system
- * call belongs to a file: an io_uring, an asynchronous read of a file opened with O_DIRECT, a
- * device (VFIO, GPUs, adapters).  So nothing is pinned where every open file is of a kind that pins
- * nothing.  The caller holds off writers, as a new pin begins with a write fault.
+ * call belongs to a file.  The file is an io_uring, a device (VFIO, GPUs, adapters), or one opened
+ * with O_DIRECT for asynchronous reads.  So nothing is pinned where every open file is of a kind
+ * that pins nothing.  The caller holds off writers, as a new pin begins with a write fault.
  *
  * Called while memory is held: writes nothing but the stack. */
 #define _GNU_SOURCE

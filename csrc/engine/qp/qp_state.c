@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The QP state machine: every transition that a program may ask for, with the attributes that it
- * must and may give (IBTA 11.2.5.2 table 91, man ibv_modify_qp).  Nothing else decides. */
+ * The QP state machine: each transition that a program may ask for, with its required and optional
+ * attributes (IBTA 11.2.5.2 table 91, man ibv_modify_qp).  Nothing else decides. */
 #include "engine/qp/verbs.h"
 
 #include <errno.h>

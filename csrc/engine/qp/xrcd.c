@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * XRC domains (man ibv_open_xrcd), and the numbers of SRQs in them.  A domain is known by the inode
- * of a file, to all processes of a host: each publishes in its arena those that it has open. */
+ * XRC domains (man ibv_open_xrcd), and the numbers of SRQs in them.  All processes of a host know a
+ * domain by the inode of a file.  Each publishes in its arena those that it has open. */
 #include "engine/qp/verbs.h"
 
 #include <errno.h>

@@ -337,8 +337,8 @@ static enum copied send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uin
 	return COPIED;
 }
 
-/* Sends to one member after the other, in the order of their numbers.  moved_bytes is the last one
- * served, after which sending continues if memberships changed meanwhile. */
+/* Sends to one member after the other, in the order of their numbers.  `moved_bytes` is the last
+ * one served, after which sending continues if memberships changed meanwhile. */
 bool nupa_mcast_issue(struct nupa_qp *qp, struct nupa_wqe *wqe)
 {
 	struct nupa_mcast *mcast = mcast_of(qp->engine);

@@ -125,7 +125,7 @@ static const struct nupa_answer *find_answer(const struct nupa_qp *qp, uint32_t 
 }
 
 /* The place of the answer to this PSN among those to be sent, which go in the order of their
- * requests.  *there: it is one of them. */
+ * requests.  Sets *there if it is one of them. */
 static uint32_t place_of(const struct nupa_qp *qp, uint32_t psn, bool *there)
 {
 	uint32_t at = qp->jobs_head;

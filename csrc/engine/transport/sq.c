@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Send queues: how their requests wait for what they need, and how long.
  *
- * A sender of UC or UD waits for room as long as its peer takes messages: a process that is slow or
- * without a CPU core loses nothing.  The wait ends if the kernel says that the peer is stopped, or
- * it takes nothing for PATIENCE_NS.  Until it takes a message again, messages without room are lost
- * at once.  An adapter would fill the receives of a stopped process, and lose later messages; here
- * the ring stands for the receives. */
+ * A sender of UC or UD waits for room as long as its peer takes messages.  So a process that is
+ * slow or without a CPU core loses nothing.  The wait ends if the kernel says that the peer is
+ * stopped, or it takes nothing for PATIENCE_NS.  Until it takes a message again, messages without
+ * room are lost at once.  An adapter would fill the receives of a stopped process, and lose later
+ * messages; here the ring stands for the receives. */
 #include "engine/transport/sq.h"
 
 /* How soon a peer QP that was not ready is asked again: doubled each time. */

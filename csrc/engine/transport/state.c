@@ -2,7 +2,7 @@
  * The state of a QP, as its peers and its program see it. */
 #include "engine/transport/xrc.h"
 
-/* Orders the program's later stores to its buffers behind this change of the QP: a peer that has
+/* Orders the program's later stores to its buffers behind this change of the QP.  A peer that has
  * fetched from them looks at the QP (nupa_responder_awaited). */
 static void settle_buffers(void)
 {

@@ -3,8 +3,8 @@
  * process of the receiving QP, or another of the same host, where a *shadow* of that QP answers.
  * The receiving QP's own process takes no part in that.
  *
- * A sender goes from one responder to the next only when all that it sent is answered, and says so
- * (NUPA_XRC_RESYNC): there the PSNs start from the message that says it. */
+ * A sender goes from one responder to the next only when all that it sent is answered.  It
+ * announces the change by NUPA_XRC_RESYNC: the PSNs start there from that message. */
 #include "engine/transport/responder.h"
 #include "engine/transport/sq.h"
 

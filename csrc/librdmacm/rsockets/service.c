@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A thread for work while the program does not call: connection requests, lookups of datagram
- * ports, streams that were closed before the peer had all data. */
+ * ports, streams closed before the peer had all data. */
 #include "librdmacm/rsockets/internal.h"
 
 #include <errno.h>

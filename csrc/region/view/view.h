@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Views: shared memory as a program sees it, one run of addresses that may be taken away at any
- * moment.  A view maps pieces of a file in turns; or it is a cache of them, which is as stale as
+ * moment.  A view maps pieces of a file in turns.  Or it is a cache of them, which is as stale as
  * the program lets it be.  Memory that was taken away reads as all ones, at the same addresses.
  *
  *   V1  The addresses are the view's from its making to nupa_view_free.  No load or store there
