@@ -10,11 +10,12 @@
 /* cffi: begin */
 struct nupa_watch;
 
-/* Starts to watch.  `levels` are bits 1 << (level - 1) of the levels above.  `snap_bytes` is the
- * limit for each packet, headers included; 0 takes all.  `ports` are the indices of the n_ports
- * watched ports.  With n_ports 0, each packet is taken once, where its source sends it.  The caller
- * holds the control lock.  All live attachments record when this returns, except stopped ones.
- * Returns NULL with errno (EUSERS: there are NUPA_WATCHERS_MAX) and *why*. */
+/* Starts to watch.  `levels` are bits 1 << (level - 1) of the levels in struct nupa_watch_packet.
+ * `snap_bytes` is the limit for each packet, headers included; 0 takes all.  `ports` are the
+ * indices of the n_ports watched ports.  With n_ports 0, each packet is taken once, where its
+ * source sends it.  The caller holds the control lock.  All live attachments record when this
+ * returns, except stopped ones.  Returns NULL with errno (EUSERS: there are NUPA_WATCHERS_MAX) and
+ * *why*. */
 struct nupa_watch *nupa_watch_open(struct nupa_fabric *fabric, uint32_t levels, uint32_t snap_bytes,
 				   const uint16_t *ports, uint32_t n_ports, char *why,
 				   size_t why_bytes);

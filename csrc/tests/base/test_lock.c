@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The biased lock of lock.h: nobody gets in beside a holder, whoever has the bias. */
+ * The biased lock of lock.h: no thread enters beside a holder, in any state of the bias. */
 #include "base/lock.h"
 #include "tests/support/runner.h"
 

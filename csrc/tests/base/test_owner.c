@@ -159,7 +159,7 @@ static void look_from_a_namespace(const struct nupa_fabric *fabric)
 	if (child == 0) {
 		if (unshare(CLONE_NEWUSER))
 			_exit(77);
-		/* Nobody has a number yet: whose the file is cannot be told. */
+		/* No user has a number in this namespace yet, so the file's owner is unknown. */
 		CHECK_EQ(try_open(path), -EPERM);
 		write_text("/proc/self/uid_map", map);
 		CHECK_EQ(geteuid(), 0);

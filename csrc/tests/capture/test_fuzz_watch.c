@@ -132,7 +132,7 @@ static void put_any(struct recorder *from, uint8_t *data)
 		     data, data_bytes);
 }
 
-/* Bytes of the ring, or of its header, that nobody wrote. */
+/* Overwrites bytes of the ring, or of its header, at random. */
 static void damage(struct recorder *recorder)
 {
 	uint8_t *ring = (uint8_t *)(recorder->header + 1);

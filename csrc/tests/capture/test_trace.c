@@ -303,7 +303,7 @@ TEST(late_attachments_and_queues_record_from_their_first_event_on)
 	fabric_close(s.fabric, s.a, s.b);
 }
 
-/* Nobody records for ever for a watcher that was killed. */
+/* Recording for a watcher ends after the watcher was killed. */
 TEST(a_dead_watcher_is_forgotten_within_a_lap)
 {
 	struct stage s = stage_open(NUPA_MOVER_RELAY);

@@ -124,7 +124,7 @@ TEST(a_head_is_stored_by_release)
 
 /* --- the express lane ------------------------------------------------------------------ */
 
-/* A QP that is ready for it; nobody else is in its engine. */
+/* A QP that is ready for it; no other thread is in its engine. */
 struct lane {
 	struct nupa_fabric *fabric;
 	struct end *a, *b;

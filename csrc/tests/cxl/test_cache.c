@@ -68,7 +68,7 @@ TEST(reads_and_writes_cost_the_messages_of_the_specification)
 	CHECK_EQ(read_byte(0, 5), 0);
 	EXPECT(NUPA_CXL_MEM_RD, NUPA_CXL_CMP_E, NUPA_CXL_MEM_DATA);
 	CHECK_EQ(state(0, 5), NUPA_CXL_E);
-	write_byte(0, 5, 7); /* E becomes M, and nobody hears of it */
+	write_byte(0, 5, 7); /* E becomes M without a message */
 	CHECK_EQ(read_byte(0, 5), 7);
 	NOTHING;
 	CHECK_EQ(state(0, 5), NUPA_CXL_M);
@@ -177,7 +177,7 @@ TEST(the_device_asks_for_blocks_and_gets_one_answer_if_lines_agree)
 	EXPECT(NUPA_CXL_BISNP_DATA_BLK, NUPA_CXL_BIRSP_S_BLK);
 	memset(all, 9, sizeof(all));
 	CHECK_EQ(nupa_cxl_device_write(world.memory, 5 * 64 + 1, all, 64), 0);
-	EXPECT(NUPA_CXL_BISNP_INV, NUPA_CXL_BIRSP_I); /* lines 5 and 6 are no block */
+	EXPECT(NUPA_CXL_BISNP_INV, NUPA_CXL_BIRSP_I); /* lines 5 and 6 are not one block */
 	CHECK_EQ(read_byte(0, 5), 9);
 	CHECK_EQ(read_byte(0, 4), 1);
 	CHECK_EQ(nupa_cxl_device_recall(world.memory, 32, 64, NUPA_CXL_SNP_INV), -EINVAL);

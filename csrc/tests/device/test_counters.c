@@ -329,7 +329,7 @@ TEST(requests_to_a_queue_pair_that_is_not_the_one)
 	fabric_close(fabric, a, b);
 }
 
-/* No receive is no error of RC, nor is what stands behind such a message. */
+/* A missing receive is not an error of RC, and neither are the messages behind that one. */
 TEST(ordinary_requests_count_no_error)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
@@ -420,7 +420,7 @@ TEST(counters_that_a_hostile_process_has_filled_in)
 	}
 	CHECK_EQ(nupa_fabric_claim_slot(fabric, 1, &slot), 0);
 	memset(nupa_fabric_arena(fabric, slot), 0xff, NUPA_PAGE_BYTES);
-	for (uint32_t host = n_hosts; host; host *= 16) { /* no such one: they are nobody's */
+	for (uint32_t host = n_hosts; host; host *= 16) { /* hosts that do not exist */
 		fabric->slots[slot].host = host;
 		CHECK_EQ(nupa_fabric_hw_counters(fabric, 1, &found), 0);
 		CHECK_EQ(found.rx_invalid, -3);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A peer that is killed during any operation.  The other side hears of it within a second, nothing
+ * A peer that is killed during any operation.  The other side is notified within a second, nothing
  * hangs, and the fabric serves the next peer. */
 #include "base/atomics.h"
 #include "tests/support/target.h"

@@ -264,7 +264,7 @@ TEST(objects_of_a_closed_context_raise_no_event)
 	CHECK_EQ(nupa_close_device(b->context), 0);
 	CHECK_EQ(engine->refs, 1);
 	scribble = scribble_over(sizeof(struct nupa_context));
-	/* An access error, and the SRQ is the others' now: two events, which nobody can get. */
+	/* An access error, and the SRQ is the others' now: two events, which no context can get. */
 	nupa_engine_lock(engine);
 	nupa_qp_error(container_of(b->qp, struct nupa_qp, ibv));
 	nupa_event_raise_qp(container_of(b->qp, struct nupa_qp, ibv), IBV_EVENT_QP_ACCESS_ERR);
@@ -303,7 +303,7 @@ static void *end_qp(void *arg)
 	return NULL;
 }
 
-/* Its events are acknowledged in its own context, whoever closes the last handle in another one. */
+/* Its events are acknowledged in its own context, even if another one closes the last handle. */
 TEST(the_own_handle_of_an_xrc_queue_pair_ends_with_its_events)
 {
 	struct nupa_fabric *fabric = test_fabric();

@@ -80,7 +80,7 @@ int face_ring_take(struct face_ring *ring, uint32_t *number, uint8_t *payload, u
 	enum nupa_rx_result result = nupa_rx_take(&ring->rx, &msg, &at);
 
 	if (ready != (result != NUPA_RX_EMPTY))
-		abort(); /* the two must agree when nobody else is there */
+		abort(); /* without other users the two must agree */
 	if (result != NUPA_RX_MESSAGE)
 		return result;
 	*number = msg.psn;

@@ -10,9 +10,9 @@
 FACE uint32_t face_split(uint32_t access, uint64_t address, uint64_t bytes, uint32_t tag,
 			 const uint8_t *data, const uint8_t *words, uint8_t *out, uint32_t room);
 
-/* Each TLP or message of an access, behind its length in 4 bytes.  data: the bytes read or written.
- * words: an atomic's operands, 16 bytes, the values before and after it.  Returns the number of
- * bytes; 0 if there is no room. */
+/* Each TLP or message of an access, behind its length in 4 bytes.  `data` has the bytes read or
+ * written.  `words` has an atomic's operands (16 bytes) and the values before and after it.
+ * Returns the number of bytes; 0 if there is no room. */
 uint32_t face_split(uint32_t access, uint64_t address, uint64_t bytes, uint32_t tag,
 		    const uint8_t *data, const uint8_t *words, uint8_t *out, uint32_t room)
 {

@@ -165,7 +165,7 @@ TEST(a_fault_whose_time_is_over_lies_on_no_path)
 	fault.for_ns = 10 * MS;
 	id = fault_add(fabric, &fault);
 	CHECK(fault_get(fabric, id).for_ns <= 10 * MS);
-	while (is_faulty(a, b) || is_faulty(b, a)) /* nobody polls: their own timers tell */
+	while (is_faulty(a, b) || is_faulty(b, a)) /* no program polls: timers of their own */
 		CHECK(test_now_ns() < deadline_ns);
 	CHECK(fault_get(fabric, id).ended);
 	CHECK_EQ(fault_get(fabric, id).for_ns, 0);

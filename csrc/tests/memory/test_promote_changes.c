@@ -144,7 +144,7 @@ TEST(a_chunk_of_the_heap_may_be_reallocated_while_registered)
 	CHECK_EQ(bytes_in_memfd(), 0);
 }
 
-/* Allocators count on it, and the C library's call of it is nobody's to intercept. */
+/* Allocators count on it, and the C library's own call cannot be intercepted. */
 TEST(memory_given_back_after_deregistration_reads_as_zeros)
 {
 	struct nupa_shared_range range;

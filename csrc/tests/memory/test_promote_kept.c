@@ -264,7 +264,7 @@ TEST(pages_that_the_program_unmaps_are_freed)
 
 #define CHUNK ((size_t)1 << 20)
 
-/* In a thread malloc has an arena of its own.  It shrinks by a madvise that nobody can intercept;
+/* In a thread malloc has an arena of its own.  It shrinks by a madvise that cannot be intercepted;
  * the C library does not count on zeros there. */
 static void *use_arena(void *arg)
 {

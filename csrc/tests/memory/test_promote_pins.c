@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Promotion and memory that the kernel has pinned: whatever it stores there, before a registration,
- * during and after it, the program finds. */
+ * Promotion and memory that the kernel has pinned: the program finds all that the kernel stores
+ * there before, during and after a registration. */
 #define _GNU_SOURCE
 #include "tests/support/promoted.h"
 #include "tests/support/runner.h"

@@ -110,7 +110,7 @@ TEST(asynchronous_io_may_pin_without_a_descriptor)
 	CHECK(nupa_pins_excluded());
 }
 
-/* A device that nobody put on the list. */
+/* A device that is not on the list. */
 TEST(an_unknown_device_may_pin)
 {
 	static const char *const devices[] = { "/dev/kvm", "/dev/fuse", "/dev/hwrng",

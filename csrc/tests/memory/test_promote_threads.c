@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Promotion under running threads: whoever stores to a region or beside it while it is registered
- * and deregistered, by whatever means, loses nothing. */
+ * Promotion under running threads: no store to a region or beside it is lost while it is registered
+ * and deregistered. */
 #define _GNU_SOURCE
 #include "base/atomics.h"
 #include "tests/support/promoted.h"

@@ -338,8 +338,8 @@ struct writer {
 
 static struct end_address writer_peer;
 
-/* Writes with whatever key is told, for ever; a refusal ends the connection, which is made anew by
- * the owner's side when it sees it. */
+/* Writes for ever with the key that it is given.  A refusal ends the connection; the owner's side
+ * makes a new one when it sees the end. */
 static void *write_for_ever(void *arg)
 {
 	struct writer *writer = arg;

@@ -253,7 +253,7 @@ TEST(arp_is_answered_for_hosts_alone)
 	bytes = arp_request(frame, fabric, fabric->hosts[0].ipv4);
 	CHECK_EQ(nupa_neigh_ask(fabric, 0, frame, bytes, &host, reply, &reply_bytes),
 		 NUPA_NEIGH_QUIET);
-	bytes = arp_request(frame, fabric, 0x0a0000c8); /* may be somebody's own address */
+	bytes = arp_request(frame, fabric, 0x0a0000c8); /* may be an address of the user's own */
 	CHECK_EQ(nupa_neigh_ask(fabric, 0, frame, bytes, &host, reply, &reply_bytes),
 		 NUPA_NEIGH_NONE);
 	nupa_fabric_put(fabric);
@@ -300,7 +300,7 @@ TEST(nd_is_answered_with_a_right_checksum)
 		CHECK_EQ(reply[NUPA_VNET_BYTES] == 0x33, probes);
 		CHECK_EQ(sum16(na, 32, sum16(ip + 8, 32, 32 + IPPROTO_ICMPV6)), 0xffff);
 	}
-	bytes = solicitation(frame, fabric, &nobody, &from); /* its own address: nobody has it */
+	bytes = solicitation(frame, fabric, &nobody, &from); /* its own address, which is free */
 	CHECK_EQ(nupa_neigh_ask(fabric, 0, frame, bytes, &host, reply, &reply_bytes),
 		 NUPA_NEIGH_QUIET);
 	bytes = solicitation(frame, fabric, &from, &nobody);

@@ -160,7 +160,7 @@ TEST(an_interface_that_takes_nothing_refuses)
 	struct nupa_fabric *fabric = lab_fabric(0);
 	struct lab *lab = lab_open(fabric, 3);
 
-	/* Nobody reads at host 1: its socket is full some time. */
+	/* No program reads at host 1: its socket is full some time. */
 	for (uint32_t i = 0; !lab_counters(fabric, 1).rx_refused; i++) {
 		lab_send(lab, 0, 1, LAB_HEADERS + LAB_MTU, i);
 		CHECK(i < 1000);

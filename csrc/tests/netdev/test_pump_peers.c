@@ -39,7 +39,7 @@ static void forge(struct nupa_channel *channel, uint64_t *seed, bool large)
 	nupa_tx_publish(&channel->tx, line, dma ? bytes : 0);
 }
 
-/* A process that is no pump sends such messages to those of hosts 0 and 1, once *gate says so. */
+/* A process without a pump sends such messages to those of hosts 0 and 1, once *gate says so. */
 static pid_t forger_fork(struct nupa_fabric *fabric, int gate)
 {
 	uint64_t seed = test_seed();
@@ -209,7 +209,7 @@ TEST(a_full_ring_is_waited_for)
 	int room_bytes;
 
 	CHECK_EQ(getsockopt(lab->side[0], SOL_SOCKET, SO_SNDBUF, &room_bytes, &length), 0);
-	if (room_bytes < LAB_ROOM_BYTES) /* then answers would be lost while nobody reads them */
+	if (room_bytes < LAB_ROOM_BYTES) /* then unread answers would be lost */
 		printf("     not run: sockets hold %d bytes (net.core.wmem_max)\n", room_bytes);
 	AWAIT(is_up(fabric, 2));
 	/* A machine that is busy for longer than a sender waits loses frames: then once more. */

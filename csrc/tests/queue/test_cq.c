@@ -79,7 +79,7 @@ TEST(a_moderated_cq_tells_when_its_time_is_over)
 	CHECK_EQ(nupa_req_notify_cq(b->recv_cq, 0), 0);
 	start_ns = test_now_ns();
 	send_one(a, b, 1);
-	CHECK(event_is_there(b, 10000)); /* nobody polls meanwhile */
+	CHECK(event_is_there(b, 10000)); /* no thread polls meanwhile */
 	CHECK(test_now_ns() - start_ns >= 30 * MS);
 	get_event(b);
 	/* Completions that wait when the rules change are reported. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packets that nobody would send, injected at a queue pair of each type in each state.  Each has
- * its verdict, and none touches memory beyond its region.  NUPA_FUZZ_SECONDS is the duration; the
- * seed is printed. */
+ * Packets that no QP would send, injected at a queue pair of each type in each state.  Each has its
+ * verdict, and none touches memory beyond its region.  NUPA_FUZZ_SECONDS is the duration; the seed
+ * is printed. */
 #include "packet/crc.h"
 #include "tests/support/end.h"
 #include "capture/inject_frame.h"

@@ -276,7 +276,7 @@ static void forge_and_look(struct scene *s)
 	for (int i = 0; i < MESSAGES; i++) {
 		struct nupa_channel *channel;
 
-		/* With a's lock nobody answers for it. */
+		/* While its lock is held, a does not answer. */
 		lock_both(s);
 		channel = channel_between(s->a, s->b);
 		if (channel && !channel->broken)
@@ -445,7 +445,7 @@ TEST(reads_bring_back_what_they_may_and_nothing_else)
 	open_scene(&s, IBV_QPT_RC, false);
 	warm_up(&s);
 	do {
-		/* Open again, whatever the warming up has received there. */
+		/* Open again: the warm-up may have received there. */
 		memset(s.b->memory + INNER_FROM, OPEN, INNER_BYTES);
 		if (read_and_check(&s)) {
 			allowed++;

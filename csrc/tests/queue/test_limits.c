@@ -26,7 +26,7 @@ TEST(posting_beyond_a_queue_is_refused_and_names_the_first_that_was_not_taken)
 						.opcode = IBV_WR_SEND,
 						.send_flags = IBV_SEND_SIGNALED };
 	}
-	/* Nobody receives: all four stay. */
+	/* No QP receives: all four stay. */
 	CHECK_EQ(nupa_post_send(a->qp, send, &bad_send), ENOMEM);
 	CHECK(bad_send == &send[4]);
 	CHECK_EQ(nupa_post_send(a->qp, &send[5], &bad_send), ENOMEM);
@@ -286,7 +286,7 @@ TEST(a_completion_channel_tells_of_one_completion_for_each_request)
 		CHECK_EQ(nupa_req_notify_cq(a->send_cq, 0), 0);
 		end_post_recv(b, i, 0, 8);
 		end_start(a, IBV_WR_SEND, i, 0, 8);
-		get_event(b, b->recv_cq); /* nobody polls: the port threads do it all */
+		get_event(b, b->recv_cq); /* no thread polls: the port threads do it all */
 		get_event(a, a->send_cq);
 		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
 		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
@@ -384,7 +384,7 @@ TEST(a_peer_that_leaves_in_order_flushes_nothing)
 	cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS);
 	cq_expect_none(b->recv_cq, UINT64_C(50000000));
 	CHECK_EQ(end_state(b), IBV_QPS_RTS);
-	end_start(b, IBV_WR_SEND, 3, 0, 8); /* and whoever wants something of it hears so */
+	end_start(b, IBV_WR_SEND, 3, 0, 8); /* a request of its own fails */
 	cq_expect(b->send_cq, 3, IBV_WC_RETRY_EXC_ERR);
 	cq_expect(b->recv_cq, 2, IBV_WC_WR_FLUSH_ERR);
 	end_close(b);

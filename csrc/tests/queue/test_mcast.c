@@ -135,7 +135,7 @@ TEST(a_sender_that_is_no_member_reaches_members)
 	expect_copy(member, sender, &group, BYTES);
 	CHECK_EQ(nupa_detach_mcast(member->qp, &group, 0), 0);
 	end_post_recv(member, 1, 4096, 8192);
-	send_to(sender, ah, 2, BYTES); /* to nobody */
+	send_to(sender, ah, 2, BYTES); /* to a group without members */
 	cq_expect_none(member->recv_cq, MS);
 	cq_expect_none(sender->recv_cq, MS);
 	CHECK_EQ(nupa_destroy_ah(ah), 0);
@@ -294,10 +294,10 @@ TEST(a_table_of_nonsense_harms_no_one_else)
 
 			memcpy(table[i].mgid, group.raw, sizeof(group.raw));
 			table[i].qpn = (uint32_t)random;
-			if (random >> 60 == 0) /* its own slot, whatever QP */
+			if (random >> 60 == 0) /* its own slot, any QP */
 				table[i].qpn = engine->slot_index << NUPA_QP_INDEX_BITS |
 					       ((uint32_t)random & 0xffff);
-			if (random >> 60 == 1) /* somebody who did not ask for it */
+			if (random >> 60 == 1) /* a QP that is not a member */
 				table[i].qpn = sender->qp->qp_num;
 		}
 		nupa_store_relaxed(&engine->slot->mcast_limit, UINT32_MAX);

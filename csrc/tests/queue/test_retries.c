@@ -322,8 +322,8 @@ TEST(a_long_write_to_a_peer_that_never_becomes_ready_is_given_up_too)
 	fabric_close(fabric, a, b);
 }
 
-/* A request refused because the peer was not ready may be refused for want of a receive later. That
- * wait has a limit of its own, or none. */
+/* A request refused because the peer was not ready may be refused for want of a receive later.  The
+ * second wait has a limit of its own, or none. */
 TEST(a_wait_for_a_receive_outlives_the_wait_for_the_peer)
 {
 	struct nupa_fabric *fabric = test_fabric();
@@ -347,7 +347,7 @@ TEST(a_wait_for_a_receive_outlives_the_wait_for_the_peer)
 	fabric_close(fabric, a, b);
 }
 
-/* A responder that is reset in the middle of a READ leaves nobody waiting for ever. */
+/* No requester waits for ever for a responder that is reset in the middle of a READ. */
 TEST(a_read_whose_responder_is_reset_fails_after_the_timeout)
 {
 	struct nupa_fabric *fabric = test_fabric();

@@ -19,7 +19,7 @@ static void await_drained(const struct end *end, const struct target *target)
 	}
 }
 
-/* All complete, though nobody takes any; the surplus is counted, and what had room arrives. */
+/* All complete, though the peer takes none; the surplus is counted, and what had room arrives. */
 static void post_to_stopped(enum ibv_qp_type type, enum ibv_wr_opcode opcode, uint32_t bytes)
 {
 	struct nupa_fabric *fabric = test_fabric();

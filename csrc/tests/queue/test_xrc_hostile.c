@@ -88,7 +88,7 @@ TEST(xrc_messages_of_nonsense_harm_nobody)
 	CHECK(received > 0); /* some of it made sense */
 	while (nupa_poll_cq(victim.end->recv_cq, 1, &wc) == 1)
 		;
-	/* Somebody else is served by both. */
+	/* Both serve another sender. */
 	honest = xrc_sender_open(fabric, NUPA_MOVER_RELAY, &owner);
 	xrc_post_receive(&victim, victim.srq, 1);
 	pattern_fill(honest.end->memory, 300, 1);

@@ -321,7 +321,7 @@ TEST(a_request_that_is_destroyed_is_rejected)
 			struct pollfd wait = { .fd = listener->channel->fd, .events = POLLIN };
 
 			CHECK_EQ(poll(&wait, 1, 10000), 1);
-			cm_destroy(listener); /* with the request that nobody got */
+			cm_destroy(listener); /* with the request that it has not got */
 		}
 		cm_expect_ack(pair.side[1].channel, client, RDMA_CM_EVENT_REJECTED, 28);
 		cm_destroy(client);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Objects of rdma_cm that name a peer, a channel, a QP or an event channel, against each way in
- * which those end (the table in engine/cm/internal.h).  Each way is tried at each stage of a
- * connection.  AddressSanitizer sees names that are left afterwards. */
+ * Objects of rdma_cm that name a peer, a channel, a QP or an event channel.  Each is tried against
+ * each way in which those end (the table in engine/cm/internal.h).  Each way is tried at each stage
+ * of a connection.  AddressSanitizer sees names that are left afterwards. */
 #include "tests/support/cm_end.h"
 #include "engine/device/device.h"
 #include "engine/cm/internal.h"

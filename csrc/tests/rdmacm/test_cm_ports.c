@@ -148,7 +148,7 @@ TEST(the_gids_of_a_route_are_its_addresses)
 	cm_pair_close(&pair);
 }
 
-/* Which of two may be bound to one port. */
+/* Two ids and one port: the second is bound or refused. */
 TEST(a_port_is_bound_by_one)
 {
 	static const struct {
@@ -214,7 +214,7 @@ TEST(ports_are_shared_by_those_who_say_so_until_one_listens)
 	cm_pair_close(&pair);
 }
 
-/* Asks; who of the listeners hears of it? */
+/* Asks, and expects the request at this listener only (NULL: at none). */
 static void asks(struct cm_pair *pair, const char *address, uint16_t port,
 		 struct rdma_cm_id *listener)
 {
@@ -388,7 +388,7 @@ TEST(ports_that_a_dead_process_was_bound_to_are_free)
 	nupa_fabric_put(fabric);
 }
 
-/* I5: the table is anybody's. */
+/* I5: any process can write to the table. */
 TEST(nonsense_in_the_table_does_no_harm)
 {
 	struct cm_pair pair = cm_pair_open();

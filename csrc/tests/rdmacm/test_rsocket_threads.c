@@ -212,7 +212,7 @@ static void *echoes(void *argument)
 	return NULL;
 }
 
-/* Calls on descriptors that may be anybody's, or nobody's. */
+/* Calls on descriptors that may be another thread's, or closed. */
 static void *looks_at_all(void *unused)
 {
 	while (!__atomic_load_n(&churn_over, __ATOMIC_ACQUIRE))

@@ -222,7 +222,7 @@ TEST(a_process_that_dies_while_others_wait_for_it_releases_its_windows)
 		(void)raise(SIGKILL);
 	}
 	await_ready(told, child);
-	/* A child that nobody has waited for is dead all the same. */
+	/* A dead child counts as dead before its parent has waited for it. */
 	CHECK_EQ(nupa_region_free(fabric, made.id, true), 0);
 	region_reaped(child);
 	CHECK_EQ(region_extents(fabric), 0);

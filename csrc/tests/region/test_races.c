@@ -31,7 +31,7 @@ struct stage {
 	uint32_t closed; /* no more regions come */
 };
 
-/* While a window is open its memory is that region's, whatever the others do. */
+/* While a window is open its memory remains that region's. */
 static void *map_and_look(void *argument)
 {
 	struct stage *stage = argument;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Windows on regions: what is taken away under running loads and stores reads as ones, in each
- * process, and never as somebody else's. */
+ * Windows on regions: memory that is taken away under running loads and stores reads as ones in
+ * each process, and never as another region's. */
 #include "base/atomics.h"
 #include "tests/support/runner.h"
 #include "tests/support/viewed.h"

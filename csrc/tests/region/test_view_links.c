@@ -49,7 +49,7 @@ TEST(a_port_takes_the_windows_of_its_host_and_no_others)
 		viewed_fill(here, OURS);
 		set_link(fabric, port, NUPA_PORT_DOWN);
 		check_lost(here);
-		words(here)[1] = THEIRS; /* nobody sees it */
+		words(here)[1] = THEIRS; /* no other process sees it */
 		CHECK_EQ(words(there)[1], OURS);
 		CHECK_EQ(nupa_view_lost(there), NUPA_VIEW_KEPT);
 		CHECK_EQ(nupa_region_find(fabric, region, &info), 0);
@@ -350,8 +350,8 @@ TEST(a_caller_that_sets_a_port_returns_when_its_followers_have_acted)
 	pthread_join(thread, NULL);
 	CHECK_EQ(nupa_region_map_end(fabric, follower.place), 0);
 	CHECK_EQ(nupa_region_heed(fabric, follower.place, 1), -EINVAL);
-	set_link(fabric, 0, NUPA_PORT_DOWN); /* nobody follows */
-	/* It is no window of anybody's. */
+	set_link(fabric, 0, NUPA_PORT_DOWN); /* no process follows */
+	/* No region has this id. */
 	CHECK_EQ(nupa_region_find(fabric, UINT64_MAX, &info), -ESTALE);
 	nupa_fabric_put(fabric);
 }

@@ -183,7 +183,7 @@ TEST(without_any_one_flush_or_fetch_they_do_not)
 		CHECK(pid > 0);
 		for (uint32_t i = 0; i < started; i++)
 			if (running[i] == pid && status == 0) {
-				fprintf(stderr, "point %u: nobody misses its %s\n", i / 2,
+				fprintf(stderr, "point %u: the work passes without its %s\n", i / 2,
 					i % 2 ? "fetch" : "flush");
 				survived++;
 			}

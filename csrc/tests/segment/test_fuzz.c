@@ -23,7 +23,7 @@
 /* Counts of what was asked for and of what was done. */
 struct tally {
 	uint64_t lives, good;
-	/* READs beyond the region: all; refused; answered by the scribbler, if by anybody. */
+	/* READs beyond the region: all; refused; answered (which only the scribbler can do). */
 	uint64_t attacks, refused, forged;
 };
 
@@ -93,7 +93,7 @@ static void attack(struct party *parties, uint64_t *random, struct tally *tally)
 	} while (test_now_ns() < until_ns);
 }
 
-/* One life: attach, connect, transfer whatever goes, leave. */
+/* One life: attach, connect, transfer all that goes, leave. */
 static void live_once(struct nupa_fabric *fabric, enum nupa_mover mover, uint8_t *memory[2],
 		      const struct secret *secret, uint64_t *random, struct tally *tally)
 {
@@ -137,7 +137,7 @@ static void live(struct nupa_fabric *fabric, enum nupa_mover mover, uint64_t see
 		secret_fill(&secret, memory[i], PARTY_REGION_BYTES + 2 * PARTY_GUARD_BYTES);
 		memset(memory[i] + PARTY_GUARD_BYTES, PARTY_OPEN, PARTY_REGION_BYTES);
 	}
-	/* Both have to happen, whatever the fuzzer does, and however slow the machine is. */
+	/* Both have to happen, regardless of the fuzzer and of the machine's speed. */
 	while (test_now_ns() < until_ns || !tally.good || !tally.refused)
 		live_once(fabric, mover, memory, &secret, &random, &tally);
 	printf(

@@ -149,7 +149,7 @@ void reach_into_memory(struct kernel *k)
 	CHECK_EQ(*word, k->host == 0 ? 42 : 40);
 }
 
-/* By the word of the peer's slot, which nobody tells us to look at. */
+/* By the word of the peer's slot, of which no message tells. */
 void see_ports(struct kernel *k)
 {
 	const uint32_t port = test_fabric_port(1);

@@ -22,7 +22,7 @@ struct recorder recorder_open(struct nupa_fabric *fabric, uint32_t host)
 	recorder.header = (void *)(nupa_fabric_arena(fabric, recorder.slot) + off);
 	claim = nupa_slot_claim(&fabric->slots[recorder.slot]);
 	recorder.header->begun = recorder.header->tail = 0;
-	/* It stays ATTACHING: nobody waits for it to take notice of who watches. */
+	/* It stays ATTACHING, so no watcher waits for it to take notice. */
 	nupa_store_release(&recorder.header->epoch, NUPA_CLAIM_EPOCH(claim));
 	return recorder;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory that nobody may read: filled with a number that no one else knows, and found again
- * wherever eight bytes of it turn up. */
+ * Memory that no other process may read.  It is filled with a number that no other process knows,
+ * and found again wherever eight bytes of it turn up. */
 #ifndef NUPA_TESTS_SECRET_H
 #define NUPA_TESTS_SECRET_H
 

@@ -14,7 +14,7 @@
 struct nupa_region_info region_wish(uint64_t bytes, uint64_t share, uint32_t pid);
 /* Made, or the test ends. */
 struct nupa_region_info region_made(struct nupa_fabric *fabric, uint64_t bytes, uint64_t share);
-/* Extents that somebody has; regions and windows that there are. */
+/* How many extents are claimed; how many regions and windows there are. */
 uint32_t region_extents(const struct nupa_fabric *fabric);
 uint32_t region_count(struct nupa_fabric *fabric);
 uint32_t region_windows(const struct nupa_fabric *fabric);

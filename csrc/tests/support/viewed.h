@@ -8,7 +8,7 @@
 #include "region/view/view.h"
 
 #define PAGE UINT64_C(4096)
-#define REGION_BYTES (16 * PAGE) /* all of the pool: whoever comes next has the same memory */
+#define REGION_BYTES (16 * PAGE) /* all of the pool: the next region has the same memory */
 #define WORDS (REGION_BYTES / sizeof(uint64_t))
 #define OURS UINT64_C(0x1111111111111111)
 #define THEIRS UINT64_C(0x2222222222222222)

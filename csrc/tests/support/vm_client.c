@@ -70,7 +70,7 @@ struct client *client_new(void)
 	CHECK(client->agent >= 0);
 	if (!client->agent) {
 		close(ends[0]);
-		/* ECONNRESET: there was something that nobody read. */
+		/* ECONNRESET: the client left bytes unread. */
 		int error = agent_serve(ends[1], HELLO, NULL);
 		_exit(error == -EPIPE || error == -ECONNRESET ? 0 : 1);
 	}

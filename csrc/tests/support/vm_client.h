@@ -27,7 +27,7 @@ struct outcome {
 
 /* A client that has been greeted. */
 struct client *client_new(void);
-/* Hangs up; the agent has ended its command by then, and ends because nobody else can come. */
+/* Hangs up.  The agent has ended its command by then, and ends as no other client can come. */
 void client_free(struct client *client);
 
 /* Sends bytes as they are. */
