@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A fabric in memory that several kernels share and whose caches are taken not to agree: programs
-work there by flush and fetch.  test_coherence.c shows that none of them is missing; here are whole
-processes, and refusals."""
+"""A fabric in memory that several kernels share, with caches that are taken not to agree: programs
+work there by flush and fetch.  Here are whole processes, and refusals.  The proof that no flush or
+fetch is missing is test_coherence.c."""
 
 from __future__ import annotations
 

@@ -154,8 +154,8 @@ def test_a_fork_in_the_middle_of_traffic(make_pair: MakePair) -> None:
 
 
 def test_an_idle_fabric_of_two_hosts_holds_under_4_mib(fabric: Fabric, spawn: Spawn) -> None:
-    """Counted: what the segment takes (st_blocks), and what attaching, a CQ, a region and a
-    connected QP add to the private memory of both processes (RssAnon of proc(5))."""
+    """The sum is the segment (st_blocks) and the private memory that both processes gain (RssAnon
+    of proc(5)).  Each process attaches and makes a CQ, a region and a connected QP."""
     peers = spawn(), spawn()
     before = [peer.rss_bytes() for peer in peers]
 

@@ -3,8 +3,9 @@
 
     .venv/bin/python tests/data/capture_guest.py [FILE]
 
-The tree: a pxb-cxl host bridge, two root ports, behind the first a switch with two downstream
-ports, behind the first of these a type 3 device with 256 MiB.  The file keeps facts alone:
+The tree is a pxb-cxl host bridge with two root ports.  A switch with two downstream ports is behind
+the first root port; a type 3 device with 256 MiB is behind the first downstream port.  The file
+keeps facts alone:
 
     lspci        `lspci -vvnnxxxx` of each of these functions; hex lines of zeros alone are left out
     after        sysfs of the CXL bus as the guest booted: its region is committed
@@ -81,7 +82,7 @@ class Guest:
     """One guest of a machine of its own, and the monitor of its QEMU."""
 
     def __init__(self, folder: Path, extra: Sequence[str] = ()) -> None:
-        """*extra*: words for QEMU after its own."""
+        """Starts the guest; *extra* are words for QEMU after its own."""
         self.name = f"capture-{folder.name[-8:]}"
         self.monitor_path = folder / "qmp"
         words = shlex.join(boot.prepare(None, lambda text: print(text, file=sys.stderr)).qemu)

@@ -5,8 +5,8 @@
 
 The tree of capture_guest.py, and a second switch below the other root port; each of the four
 downstream ports has a device with 256 MiB.  The file keeps facts alone, of each region: what was
-asked, sysfs of its decoders, and HDM decoder registers ({place: {offset: 32 bits}}, what is not 0)
-read through QEMU's monitor.
+asked, sysfs of its decoders, and its HDM decoder registers.  These are {place: {offset: 32 bits}},
+without zeros, read through QEMU's monitor.
 """
 
 from __future__ import annotations

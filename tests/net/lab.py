@@ -25,9 +25,9 @@ _TICK_S = 0.02
 class Net:
     """The default fabric of *folder*, and commands of *user* on it.
 
-    exec() runs a program in the namespace of a host to its end, start() starts one that is ended
-    with the test.  shell=True adds the verbs of that host, as `nupa shell` does.  10.0.0.1 is
-    host0, 10.0.0.2 host1: see ip().
+    The program of exec() runs in the namespace of a host to its end; one of start() ends with the
+    test.  With shell=True it has the verbs of that host, as in `nupa shell`. 10.0.0.1 is host0,
+    10.0.0.2 host1: see ip().
     """
 
     folder: Path  #: None of the user's own: NUPA_DIR

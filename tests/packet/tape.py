@@ -56,7 +56,7 @@ class Tape:
         comments: dict[int, str] | None = None,
         step_ns: int = STEP_NS,
     ) -> Path:
-        """*comments*: of packets, by their places."""
+        """Writes the frames to *path*; *comments* are of packets, by their places."""
         with Writer(path) as writer:
             port = writer.add_interface("h0/1", LINKTYPE_ETHERNET, snaplen=snaplen)
             for i, frame in enumerate(self.frames() if frames is None else frames):

@@ -325,11 +325,11 @@ def test_a_script_that_is_not_ours_is_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "nupa.lua"
-    other.write_text("-- somebody else's")
+    other.write_text("-- another dissector")
     for what in ("--install", "--uninstall"):
         assert main(["dissector", what, "--to", str(tmp_path)]) == 1
         assert "is not NUPA's dissector: move it away" in capsys.readouterr().err
-    assert other.read_text() == "-- somebody else's"
+    assert other.read_text() == "-- another dissector"
 
 
 def test_a_folder_that_cannot_be_written_is_said(

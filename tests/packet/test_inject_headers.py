@@ -228,7 +228,7 @@ def test_a_datagram_qp_and_one_that_is_not_there_expect_no_psn(make_scene: MakeS
             scene.injector.expected_psn(qpn)
 
 
-# --- whatever it is -------------------------------------------------------------------------------
+# --- any bytes ------------------------------------------------------------------------------------
 
 
 def test_a_packet_that_is_cut_off_anywhere_is_dropped(scene: Scene) -> None:

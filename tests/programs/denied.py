@@ -3,9 +3,9 @@
 
 usage: python denied.py COMMAND ...
 
-The filter is a classic BPF program over struct seccomp_data (seccomp(2)): what it holds and where
-is <linux/seccomp.h>, the numbers are those of <linux/filter.h>, <linux/audit.h> and unistd.h.
-Children inherit it.  Imports nothing but the standard library: it is run on its own.
+The filter is a classic BPF program over struct seccomp_data (seccomp(2), <linux/seccomp.h>).  Its
+numbers are those of <linux/filter.h>, <linux/audit.h> and unistd.h.  Children inherit it.  Imports
+nothing but the standard library: it is run on its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A gettimeofday that runs 20 times as fast, to be preloaded: by it perftest times the CPU's clock,
- * for a quarter of a second for each line that it prints, which is most of what its tests take. */
+ * A gettimeofday that runs 20 times as fast, to be preloaded.  By gettimeofday perftest times the
+ * CPU's clock, for a quarter of a second for each line that it prints.  Most of the time of its
+ * tests would be spent there. */
 #include <stddef.h>
 #include <sys/time.h>
 #include <time.h>

@@ -96,9 +96,9 @@ def test_eight_queue_pairs(moved: Stage, program: str) -> None:
     assert len(measured(moved, program, "-q", "8", "-n", "500")) == 1
 
 
-# After an event ib_send_bw 4.5 polls its receives once, for as many as a queue pair has iterations
-# (512 at most), and then waits for the next event: with eight queue pairs more of them may be there
-# than it takes, and none to come, on any device.  So it has one queue pair here.
+# After an event ib_send_bw 4.5 polls its receives once, and then waits for the next event.  It
+# polls for as many as a queue pair has iterations, 512 at most.  With eight queue pairs more may be
+# there than it takes, and no event to come, on any device.  So it has one queue pair here.
 @pytest.mark.parametrize(
     ("program", "queue_pairs"), [("ib_read_bw", 8), ("ib_send_bw", 1), ("ib_atomic_bw", 8)]
 )

@@ -133,7 +133,7 @@ def test_a_client_notices_that_its_server_was_killed(fabric: Stage) -> None:
 @pytest.mark.parametrize(
     ("to", "what"),
     [
-        (SERVER, "RDMA_CM_EVENT_REJECTED, error 8"),  # nobody listens
+        (SERVER, "RDMA_CM_EVENT_REJECTED, error 8"),  # no listener
         ("10.0.0.77", "RDMA_CM_EVENT_ADDR_ERROR, error -113"),  # no such host: EHOSTUNREACH
         ("fd4e:5550:4100::77", "RDMA_CM_EVENT_ADDR_ERROR, error -113"),
         ("192.0.2.1", "RDMA_CM_EVENT_ADDR_ERROR, error -19"),  # not ours: ENODEV

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""rsockets, call by call.  Each scenario is a function of a script in rsockets/, run on host0; the
+"""rsockets, call by call.  Each scenario is a function of a script in rsockets/, run on host0.  The
 other ends of its connections are in a process that it starts on host1."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Two ordinary users, or the root of a user namespace and the real one, and a folder that both may
-write: neither takes the other's files for its own, and neither stops the other.
+write.  Neither takes the other's files for its own, and neither stops the other.
 
 tests/unit/fabric/test_ownership.py has each file and each thing that may lie there, in one process.
 """

@@ -176,8 +176,8 @@ class Director:
     def _choose_dress(self, service: str) -> list[str]:
         """Chooses what an end has.
 
-        Memory on demand has no windows.  A window of type 2 is of one QP, which with XRC is the
-        one that sends (IBTA 10.6.7.2.4), and XRC has SRQs of its own.
+        Memory on demand has no windows.  A window of type 2 is of one QP (IBTA 10.6.7.2.4).  With
+        XRC this is the QP that sends.  XRC has SRQs of its own.
         """
         dress = [name for name in ("SRQ", "device memory") if self._random.random() < 0.3]
         memory = self._random.choice(("plain", "on demand", "window 1", "window 2"))

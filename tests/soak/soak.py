@@ -21,8 +21,8 @@ from .crew import build
 from .director import Director
 from .links import Figures, SoakError
 
-# p99 of the time from a death to the partner's completion, besides the machine's own: what the
-# kernel takes from SIGKILL until it tells a process that waits for the death.
+# p99 of the time from a death to the partner's completion, besides the machine's own time.  The
+# machine's time is the kernel's, from SIGKILL until it tells a process that waits for the death.
 NOTICE_LIMIT_MS = 100.0
 
 

@@ -52,7 +52,7 @@ class Machine:
         user: User | None = None,
         cache: Path | None = None,
     ) -> None:
-        """*cache*: what guests boot from, where *user* may read it."""
+        """Makes the folders.  *cache* has what guests boot from, where *user* may read it."""
         self.hosts = [f"host{number}" for number in range(guests)]
         self.here = f"host{guests}"
         self._options = ["--guests", str(guests), "--kind", kind, *options]

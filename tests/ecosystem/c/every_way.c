@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Looks at one file and its folder by every call of libc that takes a path, and says for each one
- * "NAME yes" or "NAME ERRNO".
+ * Looks at one file and its folder by every call of libc that takes a path.  Prints "NAME yes" or
+ * "NAME ERRNO" for each call.
  *
  * usage: every_way FOLDER FILE */
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reads the device's files at odd moments: before main, in a signal handler that interrupts malloc,
- * in threads, in a child of fork and after exec.  Says "MOMENT TEXT" for each. */
+ * Reads the device's files at odd moments: before main, in a signal handler inside malloc, in
+ * threads, in a child of fork and after exec.  Prints "MOMENT TEXT" for each. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -6,9 +6,9 @@
  *   receive             posts one: posted
  *   send                posts one and waits: its status
  *   wait                the status of the next completion
- *   fork                makes a child that sleeps until stdin ends, in the parent's picture: its
- * pid exec                becomes cat(1), which copies the lines that follow close closes all in
- * order: closed */
+ *   fork                makes a child that sleeps until stdin ends: its pid
+ *   exec                becomes cat(1), which copies the lines that follow
+ *   close               closes all in order: closed */
 #include "rc.h"
 
 #include <arpa/inet.h>

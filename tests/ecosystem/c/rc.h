@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Shared by the verbs programs of these tests: a device, a region, an RC queue pair; each call
- * that fails ends the program with its name. */
+ * Shared by the verbs programs of these tests: a device, a region, an RC queue pair.  A call that
+ * fails ends the program with the call's name. */
 #ifndef RC_H
 #define RC_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two ranks exchange buffers that are mapped for one message and unmapped after it, and end with
- * messages still on their way: UCX's registration cache unmaps first and deregisters later. */
+ * Two ranks exchange buffers that are mapped for one message and unmapped after it.  UCX's
+ * registration cache deregisters them after that.  The ranks end with messages still on their
+ * way. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

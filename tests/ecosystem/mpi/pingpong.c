@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * An MPI program of two ranks, in the manner of the OSU micro-benchmarks: for each size the time
- * one way of a ping-pong, and the rate of a window of messages one way; data is checked.
+ * An MPI program of two ranks, in the manner of the OSU micro-benchmarks.  It measures for each
+ * size the time one way of a ping-pong, and the rate of a window of messages one way.  Data is
+ * checked.
  *
  * usage: pingpong [ITERATIONS]     prints "BYTES  LATENCY_US  MB/S", a line for each size */
 #include <mpi.h>

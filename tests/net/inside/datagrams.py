@@ -6,8 +6,8 @@ usage: datagrams.py receive ADDRESS PORT COUNT [answer] [gro] [group GROUP INTER
 
 SIZES is FIRST:END:STEP:COPIES, in bytes: of each size of the range() so many.  The sender waits
 behind each WINDOW of datagrams until the receiver, with `answer`, says that it has them; 0: it
-never waits.  With gro, the receiver takes several at once (UDP_GRO) and says the most that came
-together; with gso, the sender gives WINDOW of them to the kernel at once (UDP_SEGMENT).
+never waits.  With gro, the receiver takes several at once (UDP_GRO) and prints the most that came
+together.  With gso, the sender gives WINDOW of them to the kernel at once (UDP_SEGMENT).
 """
 
 from __future__ import annotations

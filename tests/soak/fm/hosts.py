@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A host of the soak: it makes regions of what it is given, as long as it has that, and reads and
-writes lines that the ledger knows."""
+"""A host of the soak.  It makes regions of the memory that it has, and reads and writes lines that
+the ledger knows."""
 
 from __future__ import annotations
 

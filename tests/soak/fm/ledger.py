@@ -2,8 +2,8 @@
 """The possible contents of each line of memory: versions that were written, and their writers.
 
 A line says of itself which line, version and writer it is.  A version is issued before it is
-written and confirmed afterwards: who reads finds one between what was confirmed before the read and
-what was issued after it.
+written and confirmed afterwards.  A read returns a version between the last one confirmed before it
+and the last one issued after it.
 """
 
 from __future__ import annotations

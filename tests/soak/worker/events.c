@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Asynchronous events, in a thread of their own as most programs have it: when a QP was told that
- * its peer is gone, however busy the main thread is.  Its completions are there by then. */
+ * Asynchronous events, in a thread of their own as in most programs.  They give the time when a QP
+ * was told that its peer is gone, however busy the main thread is.  Its completions are there by
+ * then. */
 #include "soak.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A worker of the soak: ends of links to other workers, each of which sends a stream of operations
- * that its peer can derive, down to the last byte, from the link's seed. */
+ * A worker of the soak: ends of links to other workers.  Each end sends a stream of operations that
+ * its peer can derive, down to the last byte, from the link's seed. */
 #ifndef NUPA_SOAK_H
 #define NUPA_SOAK_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The stream of operations of one direction of a link, and the bytes in them: both follow from the
- * link's seed, so that sender and receiver agree without a word. */
+ * The stream of operations of one direction of a link, and the bytes in them.  Both follow from the
+ * link's seed, so that sender and receiver agree without a message. */
 #include "soak.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The traffic of a link: steps of our stream out, steps of the peer's stream in, each byte
- * checked; and how far we are, written to the peer as credit. */
+ * The traffic of a link: steps of our stream out, steps of the peer's stream in, each byte checked.
+ * Our progress is written to the peer as credit. */
 #include "soak.h"
 
 #include <errno.h>

@@ -200,7 +200,7 @@ def test_doctor_fails_where_something_is_missing(
 ) -> None:
     def checks() -> Iterator[Check]:
         yield Check("wheel", OK, "round", "it rolls")
-        yield Check("bell", LIMITED, "mute", "nobody hears", "oil it")
+        yield Check("bell", LIMITED, "mute", "no sound", "oil it")
         yield Check("frame", MISSING, "gone", "nothing works", "buy one")
 
     monkeypatch.setattr("nupa.doctor.checks.check_all", checks)
@@ -208,7 +208,7 @@ def test_doctor_fails_where_something_is_missing(
     assert capsys.readouterr().out.splitlines() == [
         "CHECK  STATE    FOUND  SO",
         "wheel  ok       round  it rolls",
-        "bell   limited  mute   nobody hears",
+        "bell   limited  mute   no sound",
         "frame  missing  gone   nothing works",
         "",
         "CHECK  WHAT TO DO",

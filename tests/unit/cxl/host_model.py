@@ -45,9 +45,11 @@ def decommit(decoders: DecoderSet, number: int) -> None:
 
 
 class Host:
-    """A host with bridges of uids 10 and 11, two root ports each, a switch with two downstream
-    ports behind each of these, and a device at each: `devices` by their number, 4 × bridge + 2 ×
-    root + down. Ports are numbered from 1 on. `memory` is each device's."""
+    """A host with bridges of uids 10 and 11, two root ports each.  Behind each root port is a
+    switch with two downstream ports, and a device at each.
+
+    `devices` are by their number, 4 × bridge + 2 × root + down.  Ports are numbered from 1 on.
+    `memory` is each device's."""
 
     def __init__(self, windows: Sequence[FixedWindow]) -> None:
         self.bridges = [HostBridge(10 + i, 16 * i, i << 16, ports=2) for i in range(2)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Commands of the FM API and of a mailbox as bytes, none of which our packers made.
 
-Each was written by hand from field order and sizes: of the CXL Specification 3.1 as its sections
-are cited, and of programs that have implemented it independently.  These are named as *origin*:
+Each was written by hand from field order and sizes.  These are of the CXL Specification 3.1, as its
+sections are cited, and of independent implementations.  An implementation is named as *origin*:
 
     libcxlmi    src/cxlmi/api-types.h
     QEMU        hw/cxl/cxl-mailbox-utils.c, include/hw/cxl/cxl_device.h
@@ -23,8 +23,11 @@ from typing import NamedTuple
 
 
 class Vector(NamedTuple):
-    """*opcode* as on the wire, low byte first; *answer* what follows return code *code*.  *before*:
-    vectors that are sent first, by name.  *host*: it is virtual switch 0's host that asks."""
+    """A command and its answer.
+
+    `opcode` is as on the wire, low byte first; `answer` is what follows return code `code`.
+    `before` has the names of vectors that are sent first.  If `host`, virtual switch 0's host asks.
+    """
 
     name: str
     opcode: str
@@ -200,8 +203,8 @@ SWITCH = (
     Vector("opcode 5204h", "04 52", code=0x03),
 )  # fmt: skip
 
-#: To the device at port 4, by a tunnel: 8 times 256 MiB, LDs of 1, 2, 3 and 0 of these; dynamic
-#: capacity of 256 MiB that is sanitized, and as much that is shareable.
+#: To the device at port 4, by a tunnel.  It has 8 times 256 MiB, and LDs of 1, 2, 3 and 0 of these.
+#: Its dynamic capacity is 256 MiB that is sanitized, and as much that is shareable.
 DEVICE = (
     Vector("identify", "01 00", "", "98 1e 04 4e 00000000 0*8 10 03"),
     Vector("background status", "02 00", "", "0*8"),

@@ -23,10 +23,13 @@ _OPERAND_BYTES = {"fetch_add": (4, 8), "swap": (4, 8), "cas": (4, 8, 16)}
 class PcieLink(NamedTuple):
     """The configuration of a link, in bytes.
 
-    *mps*: Max_Payload_Size; *mrrs*: Max_Read_Request_Size (PCIe 6.0, 7.5.3.4), both powers of 2,
-    128 to 4096.  *rcb*: Read Completion Boundary, 64 or 128 (7.5.3.7).
-    *tags*: of a requester (2.2.6.2), 32 or 256 from 0 on, or 768 from 256 on, as the upper two of
-    10 bits are never both 0.
+    *mps*: Max_Payload_Size; *mrrs*: Max_Read_Request_Size (PCIe 6.0, 7.5.3.4).  Both are powers of
+    2 from 128 to 4096.
+
+    *rcb*: Read Completion Boundary, 64 or 128 (7.5.3.7).
+
+    *tags*: of a requester (2.2.6.2).  32 or 256 tags start at 0.  768 tags start at 256, as the
+    upper two of 10 bits are never both 0.
     """
 
     mps: int = 256
@@ -46,9 +49,12 @@ class PcieLink(NamedTuple):
 
 
 class Tlp(NamedTuple):
-    """A TLP.  *address* and *length*: the bytes that are read, written or returned; *dw*: the
-    Length field, in DW, from the DW of *address* on.  *tag* is 0 for writes, which have none.
-    *byte_count* and *lower_address* are a completion's."""
+    """A TLP.
+
+    `address` and `length` are those of the bytes that are read, written or returned.  `dw` is the
+    Length field, in DW, from the DW of `address` on.  `tag` is 0 for writes, which have none.
+    `byte_count` and `lower_address` are a completion's.
+    """
 
     kind: Literal["MRd", "MWr", "CplD", "FetchAdd", "Swap", "CAS"]
     address: int
@@ -174,8 +180,8 @@ def cxl_mem_messages(
 ) -> Iterator[CxlMessage]:
     """Yields the messages of an access to the pool, each request followed by its response.
 
-    load: M2S Req MemRd and S2M DRS MemData.  store: M2S RwD MemWr, or MemWrPtl for a part of a
-    line, and S2M NDR Cmp.  atomic: CXL.mem has none; the host reads the line, changes it in its
+    A load is M2S Req MemRd and S2M DRS MemData.  A store is M2S RwD MemWr, or MemWrPtl for a part
+    of a line, and S2M NDR Cmp.  CXL.mem has no atomic: the host reads the line, changes it in its
     cache, and writes all of it back.  ValueError for addresses beyond 52 bits.
     """
     _check_range(address, length, CXL_ADDRESS_BYTES_MAX)

@@ -26,7 +26,7 @@ ONES = b"\xff" * 64
 
 
 class Machine:
-    """Hosts 0 and 1 with a region each, of LDs 0 and 1 of one device; host 0 has a second region,
+    """Hosts 0 and 1 with a region each, of LDs 0 and 1 of one device.  Host 0 has a second region,
     of its own device at port 2."""
 
     def __init__(self, site: Site) -> None:

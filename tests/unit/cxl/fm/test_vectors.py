@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands of the FM API and of the mailbox answer with the bytes of vectors.py, and events have
-the bytes below; our packers made none of them."""
+"""Commands of the FM API and of the mailbox answer with the bytes of vectors.py.  Events have the
+bytes below.  Our packers made none of them."""
 
 from __future__ import annotations
 

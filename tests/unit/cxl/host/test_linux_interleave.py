@@ -28,7 +28,7 @@ CONTROL = "0x020"  # of decoder 0
 
 class Wide:
     """Two root ports, a switch with two downstream ports behind each, a device behind each of
-    these; `blocks` are the HDM decoders by the capture's names of places."""
+    these.  `blocks` are the HDM decoders by the capture's names of places."""
 
     def __init__(self) -> None:
         self.bridge = HostBridge(BUS, BUS, BRIDGE_BASE, ports=2)
