@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two TAP devices, each in a network namespace, and one thread that moves frames between them: the
- * least cost of a program's own interface.  With vnet_hdr, checksum and segmentation offload, and
- * MTU 65280, or --plain without them.  The reference of nupa_net0.  Ends with its parent; the
- * namespaces that it made end with it. */
+ * The reference of nupa_net0: two TAP devices, each in a network namespace, and one thread that
+ * moves frames between them.  No interface of a program costs less.  The devices have vnet_hdr,
+ * checksum and segmentation offload, and MTU 65280; with --plain they have none of these.  The
+ * program ends with its parent, and its namespaces end with it. */
 #include "bench.h"
 
 #include <arpa/inet.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Measures loads, stores and memcpy through windows on regions of the pool, and in ordinary memory
- * of the same kind: shared, 4 KiB pages, touched.  Where the system gives huge pages to private
- * memory and not to files, a comparison with that would be one of page sizes.  Beyond the caches
- * the choice of pages makes 10 % either way.  So there are two runs of pages, and each is measured
- * both as a window and by a plain mmap.  Samples take turns. */
+ * Measures loads, stores and memcpy through windows on regions of the pool, and in ordinary memory.
+ * The latter is of the same kind: shared, 4 KiB pages, touched.  Private memory may have huge pages
+ * where files have none, so it would compare page sizes.  Beyond the caches the choice of pages
+ * makes 10 % either way.  So there are two runs of pages, and each is measured both as a window and
+ * by a plain mmap.  Samples take turns. */
 #include "bench_fabric.h"
 
 #include "region/region.h"

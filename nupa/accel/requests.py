@@ -39,9 +39,9 @@ class Status(StrEnum):
     """The result in a response.  The names are ours."""
 
     OKAY = "okay"
-    NO_ACCELERATOR = "no such accelerator"  # the switch has no port for the destination
-    NO_ADDRESS = "no such address"  # the destination has no memory there
-    LOST = "its memory is gone"  # or cannot do that: an atomic of a buffer that is not aligned
+    NO_ACCELERATOR = "no such accelerator"  # The switch has no port for the destination.
+    NO_ADDRESS = "no such address"  # The destination has no memory there.
+    LOST = "its memory is gone"  # Or its buffer is not aligned for an atomic.
 
 
 @dataclass(frozen=True, slots=True)

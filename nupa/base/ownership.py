@@ -71,7 +71,8 @@ def open_own(
 
     *path* is looked up in the folder *folder_fd*, if that is given, and named *shown* in messages.
     FileNotFoundError: there is no such file.  LocalError (EPERM): the file is another user's, is
-    open to others, is a link, has several links, or is not a regular file; other errors as open(2).
+    open to others, is a link, has several links, or is not a regular file.  LocalError with another
+    errno: as open(2).
     """
     try:
         fd = os.open(path, flags | _OPEN, 0o600, dir_fd=folder_fd)

@@ -24,8 +24,10 @@ Type = Literal["number", "hex", "flag", "name", "address"]
 class Field(NamedTuple):
     """A field of packets.
 
-    *code*: a Python expression over columns of a View.  *when*: an expression that is true for
-    packets that have the field; for others every comparison is false.  *values*: by name.
+    *code*: a Python expression over columns of a View.
+    *when*: an expression that is true for packets that have the field; for others every comparison
+    is false.
+    *values*: by name.
     """
 
     name: str

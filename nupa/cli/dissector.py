@@ -9,8 +9,8 @@ from nupa.cli.common.command import Subparsers, add_command
 
 _DESCRIPTION = """\
 Wireshark shows the transport and net records of a capture by itself.  For TLPs, CXL.mem
-messages and queue entries it needs a Lua script, which this command installs in the folder
-that `tshark -G folders` names for such scripts.  docs/packet.md has the format.
+messages and queue entries it needs a Lua script.  This command installs the script in the
+folder that `tshark -G folders` names for such scripts.  docs/packet.md has the format.
 """
 _EPILOG = """\
 examples:

@@ -24,9 +24,9 @@ ID      as `nupa fault ls` has it
 _EPILOG = """\
 {kinds}
 
-A fault applies to all packets between two hosts whose path crosses its port, in either direction:
-of verbs, of rdma_cm and of the network interfaces.  Its seed and the packets' numbers
-decide which are hit, so the same program fails in the same way under the same seed.
+A fault applies to all packets between two hosts whose path crosses its port, in either direction.
+They may be packets of verbs, of rdma_cm or of the network interfaces.  The fault's seed and the
+packets' numbers decide which are hit.  The same program fails in the same way under the same seed.
 
 examples:
   nupa fault host0 add drop --probability 1%

@@ -19,13 +19,13 @@ _DIFFERENCES_SHOWN = 20
 _LINE_S = 0.2  # between two lines of progress
 
 _DESCRIPTION = """\
-Reads the InfiniBand transport packets of a capture (of `nupa capture`, or of real adapters), makes
+Reads the InfiniBand transport packets of a capture, of `nupa capture` or of real adapters.  Makes
 the same hosts, queue pairs and memory, and plays each request.  Compares with the capture: status,
 data read or received, and original values of atomics.
 """
 _EPILOG = """\
 Exit code: 0 if all comparable results match, 1 if something differs, 2 if the file or the command
-line is wrong.  docs/replay.md has the details, and how to make a test of a capture.
+line is wrong.  docs/replay.md says how to make a test of a capture.
 
 examples:
   nupa replay failure.pcapng

@@ -18,8 +18,8 @@ _DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_re
 _EPILOG = """\
 Data is counted in words of 4 bytes, as in InfiniBand (port_xmit_data, port_rcv_data).  Errors and
 faults are listed if they are not 0, including those of ended programs; --json has all counters.
---counters: a lower bound of the requests of each host's cache (RdOwn, RdOwnNoData, RdShared) and
-snoops of it (SnpData, SnpInv) that the fast channel caused; derived, not counted.
+--counters shows what the fast channel caused at each host's cache: requests (RdOwn, RdOwnNoData,
+RdShared) and snoops (SnpData, SnpInv).  The numbers are derived, and a lower bound.
 
 examples:
   nupa show

@@ -6,8 +6,8 @@ csrc/engine moves the data; Python chooses, opens and looks.
 
 * Segment: the shared memory of a fabric: hosts, ports, slots and rings (segment.py,
   open_fabric.py; place.py finds ports by name).
-* Attachment: a process in a slot of the segment, as an RDMA device of a host or as a queue of the
-  host's network interface (attachment.py).
+* Attachment: a process in a slot of the segment.  It is an RDMA device of a host, or a queue of
+  the host's network interface (attachment.py).
 * Channel: two rings between two attachments, one for each direction, opened at the first contact
   (channel.py).
 * Ring: one producer, one consumer.  Lines of 64 bytes hold a message each, with up to 32 bytes of

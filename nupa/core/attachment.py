@@ -26,8 +26,8 @@ def attach(
     mover: the only mover for private memory.  None: the best one for each peer.
     Contexts of one process, host and mover share an attachment; lib.nupa_close_device() closes a
     context.
-    LocalError: no such host (ENOENT), the fabric is closed (EBADF); FabricError: no slot is free
-    (EUSERS), no room in /dev/shm (ENOSPC), no memory or file descriptors.
+    LocalError: no such host (ENOENT), the fabric is closed (EBADF).
+    FabricError: no slot is free (EUSERS), no room in /dev/shm (ENOSPC), no memory or descriptors.
     """
     if host is None:
         index, where = -1, "any host"

@@ -116,9 +116,9 @@ class Naps:
 class Watch(Closing):
     """Reads the traffic of *fabric* from now on; a context manager.
 
-    levels: names of LEVELS; packets of lower levels cost more.  snap_bytes: the length to which
-    packets are cut, with headers; 0: whole.  ports: indices of the ports to watch; none: each
-    packet once, where its source sends it.
+    levels: names of LEVELS; packets of lower levels cost more.
+    snap_bytes: the length to which packets are cut, with headers; 0: whole.
+    ports: indices of the ports to watch; none: each packet once, where its source sends it.
 
     All living attachments record when this returns.  LocalError: no such level, port or length
     (EINVAL); FabricError: there are 64 watches already (EUSERS), no memory or space.

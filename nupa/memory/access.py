@@ -97,7 +97,7 @@ class WindowBase(Closing, ABC):
         """Returns the former word at *offset*.  LocalError: not aligned, or outside."""
 
     def flush(self, offset: int = 0, size: int | None = None) -> None:
-        """See `Access.flush`."""
+        """Flushes nothing: see `Access.flush`."""
         self._check(offset, self._size - offset if size is None else size)
 
     def invalidate(self, offset: int = 0, size: int | None = None) -> None:

@@ -95,8 +95,9 @@ class PoolMemory:
 def allocate(fabric: Any, size_bytes: int, *, backed: bool = True) -> PoolMemory:
     """Allocates zeroed memory of *size_bytes* in the pool of a `struct nupa_fabric *`.
 
-    Not *backed*: see PoolMemory.back.  LocalError: a size below 1, or several machines share the
-    fabric; FabricError: no run of extents is free (ENOMEM), or the file system is full (ENOSPC).
+    Not *backed*: see PoolMemory.back.
+    LocalError: a size below 1, or several machines share the fabric.
+    FabricError: no run of extents is free (ENOMEM), or the file system is full (ENOSPC).
     """
     if size_bytes < 1:
         raise LocalError(f"cannot allocate {size_bytes} bytes: ask for 1 or more", errno.EINVAL)
@@ -165,9 +166,10 @@ class Pool:
     ) -> Region:
         """Allocates a zeroed region of *size* bytes.
 
-        host: its owner; None: this process's host under `nupa run`, else the first.  share: the
-        hosts that may map it, too ("all": each).  coherence: "hardware", or "software", which shows
-        whether a program flushes and invalidates where it must.
+        host: its owner; None: this process's host under `nupa run`, else the first.
+        share: the hosts that may map it, too ("all": each).
+        coherence: "hardware"; or "software", which shows whether a program flushes and invalidates
+        where it must.
 
         The region goes with this process; if others share it, it becomes an orphan.  With *keep* it
         belongs to the host itself and stays until it is freed.

@@ -59,9 +59,9 @@ class RegionInfo(NamedTuple):
 class Region:
     """A part of the pool that hosts share, made by Pool.alloc; a context manager that frees it.
 
-    tag, size (bytes), coherence ("hardware", "software"), ways, granularity and pieces never
-    change.  owner, share, mapped, orphan and revoked are read each time: LocalError (ESTALE) when
-    the region is gone.
+    These never change: tag, size (bytes), coherence ("hardware", "software"), ways, granularity and
+    pieces.  These are read each time: owner, share, mapped, orphan and revoked.  LocalError
+    (ESTALE): the region is gone.
     """
 
     def __init__(self, fabric: OpenFabric, info: RegionInfo) -> None:

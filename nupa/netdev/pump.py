@@ -4,9 +4,11 @@
 usage: python -m nupa.netdev.pump --folder NUPA_DIR --fabric NAME --segment PATH
        --generation HEX --parent FD [--holder FD] [--netns INODE PATH] HOST:MTU:FD[,FD...] ...
 
-It attaches to each HOST (a number) and moves frames, in C.  A signal, the loss of its namespaces or
-of its last interface ends it.  It tells the parent "ready", or "error" and why, and continues when
-the parent answers with a byte.  If the parent is gone instead, it exits.
+The pump attaches to each HOST (a number) and moves frames, in C.  A signal ends it, and so
+does the loss of its namespaces or of its last interface.
+
+It tells the parent "ready", or "error" and why, and continues when the parent answers with a byte.
+If the parent is gone instead, it exits.
 
 Exit code: 0: a signal, or the namespaces are gone; 1: it could not begin; 3: no interface is left.
 Messages go to stderr, which is the log.

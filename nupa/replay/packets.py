@@ -44,8 +44,9 @@ class ReplayError(LocalError):
 class TransportPacket(NamedTuple):
     """One packet.
 
-    *number* counts all packets of the file from 1, as Wireshark does.  *size*: length of the
-    payload as it was sent; *payload*: the part that was captured.
+    *number*: among all packets of the file, from 1, as in Wireshark.
+    *size*: length of the payload as it was sent.
+    *payload*: the part that was captured.
     """
 
     number: int
@@ -84,8 +85,9 @@ _FROM_COLUMNS = (
 class CapturedPackets:
     """The transport packets of a file, in its order.
 
-    *skipped*: counts of other packets by reason; *queues*: the queue pair of each transfer that the
-    file names; *lost*: source, destination, QP and PSN of packets that NUPA says never arrived.
+    *skipped*: counts of other packets by reason.
+    *queues*: the queue pair of each transfer that the file names.
+    *lost*: source, destination, QP and PSN of packets that NUPA says never arrived.
     """
 
     def __init__(self) -> None:

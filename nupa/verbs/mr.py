@@ -42,15 +42,15 @@ class MR(PyverbsCM):
     """A memory region of *pd*.
 
     length: bytes of new memory, page-aligned and zeroed; or an object with a buffer (bytearray,
-    memoryview, mmap, NumPy array ...), which is registered in place and kept alive.
+    memoryview, mmap, NumPy array ...).  The object is registered in place and kept alive.
     access: ibv_access_flags.
     address: registers *length* bytes there, which the caller keeps alive.
     implicit: with IBV_ACCESS_ON_DEMAND, all of this process's memory; buf is *length* bytes of it.
     handle: another handle of a region of an imported *pd*; closing it is unimport().
     iova: the address that work requests use; by default the memory's own.
 
-    A read-only buffer can be registered for reading only.  PyverbsUserError: arguments that
-    contradict each other; PyverbsRDMAError: the engine refuses.
+    A read-only buffer can be registered for reading only.
+    PyverbsUserError: arguments contradict each other.  PyverbsRDMAError: the engine refuses.
 
     >>> MR(pd, 4096, IBV_ACCESS_LOCAL_WRITE)                          # doctest: +SKIP
     >>> MR(pd, numpy.zeros(1000), IBV_ACCESS_LOCAL_WRITE)             # doctest: +SKIP

@@ -8,14 +8,14 @@ from uuid import UUID
 
 
 def byte(text: str) -> int:
-    """Return the number of a port, vPPB, virtual switch or LD."""
+    """Returns the number of a port, vPPB, virtual switch or LD."""
     if not text.isdecimal() or int(text) > 254:
         raise argparse.ArgumentTypeError(f"{text!r}: a number from 0 to 254")
     return int(text)
 
 
 def opcode(text: str) -> int:
-    """Return an opcode, which is written in hexadecimal digits."""
+    """Returns an opcode, which is written in hexadecimal digits."""
     try:
         value = int(text, 16)
     except ValueError:
@@ -26,7 +26,7 @@ def opcode(text: str) -> int:
 
 
 def data(text: str) -> bytes:
-    """Return bytes, which are written in hexadecimal digits."""
+    """Returns bytes, which are written in hexadecimal digits."""
     try:
         return bytes.fromhex(text)
     except ValueError as error:
@@ -34,7 +34,7 @@ def data(text: str) -> bytes:
 
 
 def setting(text: str) -> tuple[str, int]:
-    """Return the name and the value of "name=value"."""
+    """Returns the name and the value of "name=value"."""
     name, equals, value = text.partition("=")
     if not equals or not value.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r}: a setting like severe_percent=40")
@@ -42,7 +42,7 @@ def setting(text: str) -> tuple[str, int]:
 
 
 def uuid(text: str) -> UUID:
-    """Return a UUID."""
+    """Returns a UUID."""
     try:
         return UUID(text)
     except ValueError as error:

@@ -50,7 +50,7 @@ def _add(
 
 
 def _add_asking(verbs: Subparsers, command: FmCommand) -> None:
-    """Add a command that asks the server of a fabric."""
+    """Adds a command that asks the server of a fabric."""
 
     def run(args: argparse.Namespace) -> int:
         from nupa.cxl.fm.client.fabric_manager import FabricManager

@@ -21,8 +21,8 @@ Ports are numbered: first one for each host, then those of devices in the order 
 then empty ones.  SIGTERM or ^C stops the server and removes its socket.  One half of the dynamic
 capacity is a region that hosts share.  Hosts accept the capacity that they are offered, and give
 back the capacity that they are asked for.  Each host makes a region of each device that it gets.
-If the pool of the fabric has room for all devices, as it has for the default ones, these are
-regions of the pool (`nupa pool ls`), which any process maps:
+These are regions of the fabric's pool (`nupa pool ls`) if it has room for all devices, as it has
+for the default ones.  Any process maps them:
 `fabric.host("host0").map(fabric.pool.find("host0:0x1000000000"))`.
 
 examples:
@@ -83,15 +83,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _greet(name: str, site: FabricSite) -> None:
-    """Say what is served, and whether other processes can map it."""
+    """Prints what is served, and whether other processes can map it."""
     switches, ports = len(site.hosts), len(site.switch.ports)
     print(
         f"{name}: {switches} virtual switches, {ports} ports; `nupa fm ls` shows them", flush=True
     )
     if not site.is_published:
         print(
-            f"the pool of {name} has no room for {site.total_bytes >> 20} MiB of devices, so other "
-            "processes cannot map them: set a larger pool_bytes in the topology of the fabric",
+            f"the pool of {name} has no room for {site.total_bytes >> 20} MiB of devices, and "
+            "other processes cannot map them: set a larger pool_bytes in the topology",
             file=sys.stderr,
             flush=True,
         )

@@ -96,8 +96,10 @@ examples:
             ),
         ),
         """\
-managed: once the host has released the device, or at once if no host listens; surprise: at once;
-link-down: once the link of the port is down.  `nupa fm abort` gives up an unbind that waits.
+  managed     once the host has released the device, or at once if no host listens
+  surprise    at once
+  link-down   once the link of the port is down
+`nupa fm abort` gives up an unbind that waits.
 
 examples:
   nupa fm unbind 0 1

@@ -79,8 +79,8 @@ examples:
   nupa vm down other --force
 """
 _DEMO_EPILOG = """\
-Boots two guests and runs in them, unmodified, perftest's programs over NUPA and over soft-RoCE (the
-kernel's rdma_rxe), and iperf3 over nupa_net0 and over virtio-net, by turns.  Then takes all down.
+Boots two guests and runs unmodified programs in them, by turns.  Perftest runs over NUPA and over
+soft-RoCE (the kernel's rdma_rxe), iperf3 over nupa_net0 and over virtio-net.  Then takes all down.
 Takes two minutes.  Exit code: 0 if all was measured, else 1.
 
 examples:

@@ -201,8 +201,10 @@ def _message(row: Any) -> SnoopMessage:
 
 
 class CacheCounts(NamedTuple):
-    """Counters of a cache.  *upgrades* are writes to lines in S; *evictions* are for lack of room;
-    *snoops* found their line; *lost* lines went with a link."""
+    """Counters of a cache.
+
+    *upgrades* are writes to lines in S.  *evictions* are for lack of room.  *snoops* counts those
+    that found their line.  *lost* lines went with a link."""
 
     hits: int
     misses: int
@@ -214,9 +216,10 @@ class CacheCounts(NamedTuple):
 
 
 class CacheShape(NamedTuple):
-    """The shape of a bus's cache: *sets* (a power of two) times *ways* lines of 64 bytes.  *host*
-    is its number in all filters, below 64 and unique; *tells*: it reports the eviction of clean
-    lines (MemClnEvct)."""
+    """The shape of a bus's cache: *sets* (a power of two) times *ways* lines of 64 bytes.
+
+    *host*: the cache's number in all filters, below 64 and unique.
+    *tells*: the cache reports the eviction of clean lines (MemClnEvct)."""
 
     host: int
     sets: int = 64

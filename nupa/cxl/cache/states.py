@@ -31,8 +31,9 @@ class DataDirection(Enum):
 
 
 class HostAnswer(NamedTuple):
-    """An answer of the host: its *responses*, in their order.  *grant* is the state in its GO;
-    *after* is the state of the device's line afterwards."""
+    """An answer of the host: its *responses*, in their order.
+
+    *grant* is the state in its GO.  *after* is the state of the device's line afterwards."""
 
     responses: tuple[H2DRspOpcode, ...]
     grant: Grant | None
@@ -65,9 +66,10 @@ _STRONG = _pull(H2DRspOpcode.WritePull, H2DRspOpcode.GO, grant=Grant.I)
 class CacheRequest(NamedTuple):
     """A request of a device to the host: 3.2.4.3.1 to 3.2.4.3.15.
 
-    *before*: the states of the line that allow it.  *forward*: the host's answer if the line is the
-    device's own memory (3.5.2), "" if such a request is never sent.  *is_partial*: it writes bytes
-    of a line."""
+    *before*: the states of the line that allow it.
+    *forward*: the host's answer if the line is the device's own memory (3.5.2), "" if such a
+    request is never sent.
+    *is_partial*: it writes bytes of a line."""
 
     name: str
     opcode: int

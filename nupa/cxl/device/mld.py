@@ -65,8 +65,8 @@ class Mld:
     *granularity_bytes*.  `logical[n]` is LD n, `lds[n]` its function, `allocated` the number of
     steps of each.  An LD keeps its steps when others change theirs.
 
-    *dynamic* is dynamic capacity, behind the own memory in each LD's addresses; host N of it is LD
-    N.  *memory* is all memory, by these addresses."""
+    *dynamic* is dynamic capacity.  It lies behind the own memory in each LD's addresses, and its
+    host N is LD N.  *memory* is all memory, by these addresses."""
 
     def __init__(
         self,

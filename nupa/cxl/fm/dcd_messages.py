@@ -114,9 +114,10 @@ class ExtentRecord(NamedTuple):
 
 
 class ChangeRequest(NamedTuple):
-    """The request of 7.6.7.6.5 and 7.6.7.6.6: capacity that is added or released.  *flags* are a
-    selection policy for the one, a removal policy with FORCED and SANITIZE for the other.  A list
-    has its own tags and region; a release names no region."""
+    """The request that adds or releases capacity (7.6.7.6.5, 7.6.7.6.6).
+
+    *flags* are a selection policy to add, or a removal policy with FORCED and SANITIZE to release.
+    A list has its own tags and region.  A release names no region."""
 
     host: int
     flags: int

@@ -20,8 +20,8 @@ def follow_commits(component: ComponentRegisters) -> None:
 
 
 def _follow(block: Registers, may_be: Callable[[], bool]) -> None:
-    """Handles Commit: a transition from 0 to 1 clears both bits of the status and sets one of them
-    at once, so the timeout never expires."""
+    """Handles Commit.  A transition from 0 to 1 sets exactly one bit of the status at once, so the
+    timeout never expires."""
 
     def commit(written: int, old: int) -> None:
         if written and not old:

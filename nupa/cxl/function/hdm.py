@@ -17,9 +17,10 @@ _INTERLEAVE_BITS = {"interleave_11_8": range(8, 12), "interleave_14_12": range(1
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The values that a decoder was committed with, in bytes; it decodes by these, also if its
-    registers change.  *targets* is for host bridges and switches, one for each way; *dpa* and
-    *skip* are for devices."""
+    """The values that a decoder was committed with, in bytes.
+
+    The decoder uses these even if its registers change.  Host bridges and switches have *targets*,
+    one for each way; devices have *dpa* and *skip*."""
 
     base: int
     size: int

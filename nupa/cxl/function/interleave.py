@@ -22,8 +22,10 @@ def xor_map_count(ways: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Interleave:
-    """An interleave of *ways* targets by *granularity_bytes*.  With *xor_maps*, bit i of the target
-    is the parity of the address masked by map i; without them, it is a bit of the address.
+    """An interleave of *ways* targets by *granularity_bytes*.
+
+    Bit i of the target is a bit of the address, or with *xor_maps* the parity of the address masked
+    by map i.
 
     ValueError: ways, granularity or maps without an encoding, or maps that give two blocks of a
     round to one target.

@@ -98,11 +98,13 @@ class Bus(Closing):
     """Memory requests of the host of *root*, by the *windows* of its address map.
 
     The bus follows the decoders.  A commit, a decommit, a reset, hot plug and changes of a device's
-    memory take effect once requests in progress have ended.  *memory* returns the bytes of a device
-    (a PartedMedia, or a writable buffer of its size).  It is called each time a device is plugged
-    in.  A failed request reads as all ones and writes nothing (PCIe 6.0 2.3.2); with *raises* it is
-    a MemoryAccessError, too.  Registers and logs report it in any case
-    (nupa/cxl/host/bus_errors.py).
+    memory take effect once requests in progress have ended.
+
+    *memory* returns the bytes of a device (a PartedMedia, or a writable buffer of its size).  It is
+    called each time a device is plugged in.
+
+    A failed request reads as all ones and writes nothing (PCIe 6.0 2.3.2); with *raises* it is a
+    MemoryAccessError, too.  Registers and logs report it in any case (nupa/cxl/host/bus_errors.py).
 
     With a *cache* (nupa/cxl/cache/coherence.py) memory with a snoop filter is cached, coherently.
 

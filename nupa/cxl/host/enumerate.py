@@ -28,9 +28,10 @@ _HDM = 5  # CXL 3.1 8.2.4, table 8-22
 
 @dataclass(eq=False, slots=True)
 class FoundFunction:
-    """A function that was found: its place, kind, port number, BARs (number -> address and size),
-    and the address of its HDM decoders, if it has any.  Below a bridge, BARs are placed from
-    *window* on."""
+    """A function that was found.
+
+    *bars*: address and size by number.  *hdm*: the address of its HDM decoders, if it has any.
+    Below a bridge, BARs are placed from *window* on."""
 
     bdf: Bdf
     parent: FoundFunction | None = field(repr=False)

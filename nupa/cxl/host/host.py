@@ -35,8 +35,10 @@ _MEM_CAPABLE, _MEM_ENABLE, _VIRAL_ENABLE, _HDM_ENABLE = 1 << 2, 1 << 2, 1 << 14,
 
 
 class Host(Closing):
-    """A host with the tree below *root*, enumerated: `devices` have memory; *windows* are its fixed
-    memory windows (CXL 3.1 9.18.1.3).  *memory* and *raises* are as for `Bus`.  A context manager.
+    """A host with the tree below *root*, enumerated; a context manager.
+
+    `devices` have memory.  *windows* are the host's fixed memory windows (CXL 3.1 9.18.1.3).
+    *memory* and *raises* are as for `Bus`.
 
     Hot plug and offers of dynamic capacity are handled at once, in the thread that causes them;
     *changed* is called after each."""

@@ -22,9 +22,10 @@ _NO_DEVICE = 0xFFFFFFFF
 
 
 class Slot:
-    """The slot of *port*.  *plugged* is called when a device answers there.  *unplugged* is called
-    when it no longer does, or when its host is asked to release it; then the slot is powered
-    off."""
+    """The slot of *port*.
+
+    *plugged* is called when a device answers there.  *unplugged* is called when the device no
+    longer answers, or when its host is asked to release it.  Then the slot is powered off."""
 
     def __init__(
         self,

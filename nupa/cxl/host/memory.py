@@ -40,9 +40,10 @@ class Decoders:
 
 @dataclass(eq=False, slots=True)
 class CxlMemdev:
-    """A device with CXL memory: `capacity` bytes, of which `used` belong to regions.  *route* has
-    the decoders on the way, each with the port number towards the device.  *driver* is None without
-    a mailbox."""
+    """A device with CXL memory: `capacity` bytes, of which `used` belong to regions.
+
+    *route* has the decoders on the way, each with the port number towards the device.  *driver* is
+    None without a mailbox."""
 
     function: FoundFunction
     uid: int  # of its host bridge

@@ -21,8 +21,10 @@ COMMIT, COMMITTED, ERROR, HOST_ONLY = 1 << 9, 1 << 10, 1 << 11, 1 << 12
 
 
 class Programmed(NamedTuple):
-    """The values for a set of decoders: *targets* of a bridge or switch; *dpa* of a device whose
-    memory does not follow that of its decoder before."""
+    """The values for a set of decoders.
+
+    *targets*: of a bridge or switch.  *dpa*: of a device, unless its memory follows that of the
+    decoder before."""
 
     decoders: Decoders
     interleave: Interleave

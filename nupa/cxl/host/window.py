@@ -24,8 +24,8 @@ class HostWindow(Window):
     Loads and stores go to the mapping, and pass no port.  `read` and `write` are requests of 64
     bytes on the bus, and are counted.  With on_loss="raise" they raise MemoryAccessError for
     poison, viral devices and links that are down.  Loads of a poisoned line read all ones.  A
-    window is lost when its memory is elsewhere or gone.  The causes are a change of a decoder, a
-    link that went down, and a device that was removed, is viral, or has released an extent."""
+    window is lost when a decoder of its memory changes or a link goes down.  It is lost, too, when
+    the device is removed, is viral, or releases an extent."""
 
     _bus: Bus
     _base: int
@@ -69,9 +69,10 @@ def map_addresses(
     """Maps *size* bytes at *base* of a host's memory: whole turns of all interleaved devices, or
     whole pages of a single one.
 
-    LocalError: the range is not inside one region; the interleave granularity is less than a page
-    (use `read` and `write` of the bus); the memory cannot be mapped; or it has a snoop filter,
-    which cannot see plain loads.  WindowError: the range has changed meanwhile."""
+    LocalError: the range is not inside one region, the memory cannot be mapped, or the interleave
+    granularity is less than a page.  Memory with a snoop filter is refused, too, as the filter
+    cannot see plain loads.  `read` and `write` of the bus reach all of it.
+    WindowError: the range has changed meanwhile."""
     name = f"window on {size:#x} bytes at {base:#x}"
     ways = _ways(bus, base, size)
     if ways is None:

@@ -132,9 +132,10 @@ class DynamicCapacity:
         policy: Policy = Policy.FREE,
         extents: Sequence[tuple[int, int]] = (),
     ) -> list[Extent]:
-        """Offers capacity of region *index* to a host (7.6.7.6.5): *size* free bytes, in one piece
-        if CONTIGUOUS; *extents* (dpa, size) if PRESCRIPTIVE; another host's extents of *tag* if
-        SHARED.  The host has them once it accepts them."""
+        """Offers capacity of region *index* to a host (7.6.7.6.5), which has it once it accepts.
+
+        FREE: *size* bytes.  CONTIGUOUS: *size* bytes in one piece.  PRESCRIPTIVE: *extents* (dpa,
+        size).  SHARED: another host's extents of *tag*."""
         host = self.host(number)
         require(0 <= index < len(self.regions), why=f"region {index}")
         region = self.regions[index]

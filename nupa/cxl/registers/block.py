@@ -49,8 +49,8 @@ CONFIG_BYTES = (1, 2, 4)  # PCIe 6.0 2.2.7.1: one DW with byte enables
 COMPONENT_BYTES = (4, 8)  # CXL 3.1 8.2.4: no partial access
 DEVICE_BYTES = (1, 2, 4, 8)  # CXL 3.1 8.2.8
 
-#: handler(written, old): the value that software wrote (bytes that it left out are as before, or 0
-#: in a field that ones clear), and the value before.  It runs after all bytes are stored.
+#: handler(written, old): the value that software wrote, and the value before.  Bytes that software
+#: left out are as before, or 0 in a field that ones clear.  It runs after all bytes are stored.
 Handler = Callable[[int, int], None]
 
 
@@ -83,9 +83,12 @@ def _parsed(bits: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class BitField:
-    """A row.  *bits* are as in specifications, "31:20" or "7", from bit 0 of the byte at *offset*
-    on; *section* is the section of the specification.  *lock* names the lock of an RWL field: a
-    field of the same block that locks while it is not 0, or a name in `Registers.locks`."""
+    """A row of a register table.
+
+    *bits*: as in specifications, "31:20" or "7", from bit 0 of the byte at *offset* on.
+    *section*: of the specification.
+    *lock*: of an RWL field.  It names a field of the same block that locks while it is not 0, or a
+    name in `Registers.locks`."""
 
     name: str
     offset: int

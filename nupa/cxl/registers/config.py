@@ -17,8 +17,10 @@ Read = Callable[[int, int], int]
 
 
 class ConfigSpace(Space):
-    """4 KiB of configuration space.  Capabilities lie at the given offset, or after the last one;
-    software finds them in the order in which they were added (PCIe 6.0 7.5.1.1.11, 7.6.3).
+    """4 KiB of configuration space.
+
+    Capabilities lie at the given offset, or after the last one.  Software finds them in the order
+    in which they were added (PCIe 6.0 7.5.1.1.11, 7.6.3).
 
     The first extended capability is at 0x100; ValueError otherwise."""
 

@@ -33,10 +33,11 @@ _DEVICE_LINK = LinkConfig()
 
 
 class Site(Closing):
-    """A switch with *hosts* hosts, whose root complexes are `hosts`.  Behind their ports are
-    devices of *slds* bytes, each a multiple of 256 MiB, then multi-logical devices of *mlds* bytes,
-    each with *dynamic_bytes* of dynamic capacity (a number, or one for each).  `devices` has them
-    by port.
+    """A switch with *hosts* hosts, whose root complexes are `hosts`.
+
+    The ports behind those of hosts have devices of *slds* bytes, then multi-logical devices of
+    *mlds* bytes.  Each size is a multiple of 256 MiB.  Each multi-logical device has
+    *dynamic_bytes* of dynamic capacity (a number, or one for each).  `devices` has them by port.
 
     With a *topology*, hosts are at the switches that it names; if there are several switches,
     requests pass them by `stack`.  Device n is at the switch of host n, modulo the number of hosts.

@@ -103,8 +103,8 @@ class PhysicalPort:
         self._changed()
 
     def insert(self, device: Device) -> None:
-        """Plugs a device in.  SwitchError: the port has a device, or is a host's; or it is bound in
-        a way that the device does not have: as a whole, or to LDs without memory."""
+        """Plugs a device in.  SwitchError: the port has a device, is a host's, or is bound as the
+        device cannot be: as a whole, or to LDs without memory."""
         if self.role is not PortState.DOWNSTREAM or self.device is not None:
             raise SwitchError(f"port {self.number} has no room for {device.name}")
         shown: set[int | None] = {None}

@@ -27,12 +27,12 @@ class Passage(NamedTuple):
 
 
 class Stack:
-    """*switch*, whose physical ports are edge ports of the switches of *topology*: first those of
-    its hosts, then one at each switch that *devices* names by its index.
+    """A stack of switches: each physical port of *switch* is an edge port of *topology*.
 
-    `fabric` has PIDs and routing tables, `pids` the PID of each physical port.  *wire*(port) is the
-    state of the link between switches at a port of *topology*.  PbrError: a switch has more than
-    256 ports."""
+    The ports of hosts come first.  Then *devices* gives the switch of each device's port, by index.
+    `fabric` has PIDs and routing tables, and `pids` has the PID of each physical port.
+    *wire*(port): the state of the link between switches at a port of *topology*.
+    PbrError: a switch has more than 256 ports."""
 
     def __init__(
         self,

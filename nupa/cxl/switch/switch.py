@@ -135,8 +135,8 @@ class Switch:
 
     def bind(self, vcs: int, vppb: int, port: int, ld: int | None = None) -> Binding:
         """Reserves a binding of a vPPB to a port, or to an LD of its device (CXL 3.1 7.6.7.2.2).
-        `finish` shows it to the host.  SwitchError: one of them is not there or is bound; or *ld*
-        is named for a device without LDs, or not named for one with LDs."""
+        `finish` shows it to the host.  SwitchError: one of them is not there or is bound, or *ld*
+        does not fit the device: only devices with LDs are bound by LD."""
         virtual, there = self.vcs(vcs), self.port(port)
         shown = virtual.vppb(vppb)
         if vppb in virtual.bindings:

@@ -31,8 +31,9 @@ def choose(
 ) -> list[Transfer]:
     """Chooses and sorts transfers.
 
-    *only*: those with one of these marks; *slowest*: so many of them, 0 for all; *sort*: one of
-    SORTS, None for their start, or the slowest first.
+    *only*: those with one of these marks.
+    *slowest*: so many of the slowest; 0: all.
+    *sort*: one of SORTS; None: the slowest first with *slowest*, else the order of their starts.
     """
     wanted = sum(set(only))
     chosen = [one for one in transfers if not wanted or one.marks & wanted]

@@ -21,8 +21,8 @@ _TEXT_MAX = 64  # no column is made wider for a text than this
 class TextLayout:
     """*columns*: the place of each actor's line; *headings*: their names, in lines.
 
-    Distances of columns fit the texts between them; if the width is too small, the labels; and if
-    it is smaller, as much of the labels as possible.
+    Distances of columns fit the texts between them.  If the width is too small, they fit labels, or
+    as much of these as possible.
     """
 
     def __init__(self, diagram: Diagram, left: int, width: int) -> None:

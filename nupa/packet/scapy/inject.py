@@ -61,8 +61,10 @@ def inject(
     """Injects *packet* into *fabric* at *port*; returns what became of it.
 
     port: the name of a port, a host or a link; a host's number; a port of Fabric.port(); or an
-    Injector, which is faster for many packets.  fabric: None for that of *port*, else the one that
-    is up.  packet, to: as for frame_of().  timeout: seconds to wait for the QP's process.
+    Injector.  The latter is faster for many packets.
+    fabric: None for that of *port*, else the one that is up.
+    packet, to: as for frame_of().
+    timeout: seconds to wait for the QP's process.
 
     LocalError: there is no such port, or as frame_of().  RemoteError: no verdict came in time.
     FabricError: the fabric has no room for an attachment.

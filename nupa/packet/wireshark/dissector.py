@@ -42,8 +42,8 @@ def plugin_folder() -> Path:
         if name.strip().rstrip(":") == "Personal Lua Plugins" and folder.strip():
             return Path(folder.strip())
     raise LocalError(
-        "`tshark -G folders` has no folder for personal Lua plugins, so this Wireshark has no Lua: "
-        "install one that has, or install the script elsewhere: nupa dissector --install --to DIR"
+        "`tshark -G folders` has no folder for personal Lua plugins: install a Wireshark with Lua, "
+        "or install the script elsewhere: nupa dissector --install --to DIR"
     )
 
 

@@ -180,13 +180,15 @@ class GIDEntry(PyverbsObject):
 class Context(PyverbsCM):
     """An open device; closing it closes everything made from it.
 
-    Context(name="nupa_rdma0") opens the device that `nupa run` provides.  Context(fabric=f, host=0)
-    attaches this process to a host of a fabric.  host: its number, its name or an element of
-    f.hosts; None: the host of an earlier attachment, else the host with the fewest.
-    mover=Mover.RELAY or "relay" ...: the only mover for bulk data; None: the best.
+    Context(name="nupa_rdma0") opens the device that `nupa run` provides.
+    Context(fabric=f, host=0) attaches this process to a host of a fabric.
     Context(cmd_fd=fd) imports a device from a copy of another context's cmd_fd, in this process or
-    another, and takes the descriptor over (man 3 ibv_import_device).  PyverbsRDMAError says why a
-    device cannot be opened.
+    another, and takes the descriptor over (man 3 ibv_import_device).
+
+    host: its number, its name or an element of f.hosts; None: the host of an earlier attachment,
+    else the host with the fewest.
+    mover: the only mover for bulk data, Mover.RELAY or "relay" ...; None: the best.
+    PyverbsRDMAError says why a device cannot be opened.
     """
 
     _rank = PyverbsCM.RANK_PD

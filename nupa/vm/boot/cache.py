@@ -62,9 +62,9 @@ def _checked(path: Path) -> Path:
 def _refusal(path: Path) -> LocalError:
     found = path.stat()
     return LocalError(
-        f"{path}, from which guests boot, is refused: other users may write to it (owner: "
+        f"{path}, from which guests boot, is refused: others may write it (owner: "
         f"user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}); `chmod go-w` it, or set "
-        f"NUPA_VM_CACHE to a folder of your own",
+        "NUPA_VM_CACHE to your own folder",
         errno.EPERM,
     )
 

@@ -3,8 +3,8 @@
 # ruff: noqa: PTH102, PTH106, PTH108, PTH110, PTH117, PTH118, PTH119, PTH120, PTH208
 """The folder of a machine, which its user alone can enter: state, locks, logs and sockets.
 
-It is nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the temporary
-folder (UID as the parent of this user namespace knows it):
+The folder is nupa-vm-NAME in $XDG_RUNTIME_DIR, else in /run/user/UID, else in nupa-UID in the
+temporary folder.  UID is the number in the parent of this user namespace.
     machine.json            the state (nupa/vm/files/state.py)
     initramfs               a copy of the cache's, as long as the machine is up
     lock                    flock: held by the command that makes, starts or ends guests

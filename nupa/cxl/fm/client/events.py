@@ -27,8 +27,9 @@ ALL_LOGS = (1 << len(Log)) - 1
 
 
 class FmEvent(NamedTuple):
-    """An event.  *port* is that of its device, None for the switch itself.  *lost* is the number of
-    events for which the log had no room."""
+    """An event of the device at *port*, None for the switch itself.
+
+    *lost* is the number of events for which the log had no room."""
 
     port: int | None
     log: Log
