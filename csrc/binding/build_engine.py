@@ -23,8 +23,10 @@ CSRC = Path(__file__).resolve().parents[1]
 
 # In the order of their dependence.
 HEADERS = (
-    "segment/layout.h",
+    "segment/layout/layout.h",
     "segment/segment.h",
+    "segment/slot/counters.h",
+    "segment/ring/lines.h",
     "region/slot_life.h",
     "region/pool.h",
     "region/region.h",

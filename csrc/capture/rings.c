@@ -6,7 +6,8 @@
 #include "capture/rings.h"
 
 #include "base/atomics.h"
-#include "segment/segment_internal.h"
+#include "segment/layout/geometry.h"
+#include "segment/slot/slot.h"
 
 #include <stdlib.h>
 #include <time.h>

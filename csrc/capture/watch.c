@@ -3,8 +3,9 @@
 #include "capture/watch.h"
 
 #include "base/atomics.h"
+#include "base/explain.h"
 #include "capture/rings.h"
-#include "segment/segment_internal.h"
+#include "segment/slot/slot.h"
 #include "region/slot_life.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "netdev/interface.h"
 
+#include "base/explain.h"
 #include "netdev/netdev.h"
 
 #include <errno.h>

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include "netdev/netdev.h"
 
+#include "base/explain.h"
 #include "netdev/interface.h"
 
 #include <errno.h>

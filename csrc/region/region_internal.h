@@ -7,8 +7,8 @@
 #include "region/pool.h"
 #include "region/region.h"
 #include "region/slot_life.h"
-#include "segment/region_layout.h"
-#include "segment/segment_internal.h"
+#include "segment/layout/region_layout.h"
+#include "segment/slot/slot.h"
 
 struct nupa_regions {
 	struct nupa_region_header *header;

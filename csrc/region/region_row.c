@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Rows of the table of regions: claimed, read whole, checked, and found. */
-#include "segment/geometry.h"
+#include "segment/layout/geometry.h"
 #include "region/region_internal.h"
 
 #include <errno.h>

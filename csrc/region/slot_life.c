@@ -4,6 +4,8 @@
  * only word that decides; nothing is locked. */
 #include "segment/coherence.h"
 #include "region/region_internal.h"
+#include "segment/layout/geometry.h"
+#include "segment/ring/lines.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>

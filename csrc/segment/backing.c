@@ -5,6 +5,7 @@
 #include "segment/backing.h"
 
 #include "base/atomics.h"
+#include "base/explain.h"
 #include "segment/coherence.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef NUPA_BACKING_H
 #define NUPA_BACKING_H
 
-#include "segment/geometry.h"
+#include "segment/layout/geometry.h"
 #include "segment/segment_internal.h"
 
 /* fallocate, again after EINTR; and the words for its errors. */

@@ -4,6 +4,7 @@
 #include "segment/bell.h"
 
 #include "base/atomics.h"
+#include "base/explain.h"
 #include "segment/bell_guest.h"
 #include "segment/owner.h"
 #include "segment/segment_internal.h"

@@ -4,7 +4,7 @@
  * coherency (Arm ARM, C5.3). */
 #include "segment/coherence.h"
 
-#include "segment/limits.h"
+#include "segment/layout/limits.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

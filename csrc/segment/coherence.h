@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Memory that is not coherent (NUPA_SEGMENT_SOFTWARE).  A kernel sees another's stores when the
  * latter has written them back and the former has dropped its own copy.  All points where that
- * happens are named here.  They lie in ring_apart.c (messages), channel/apart.c, segment/apart.c
- * and device/look.c.
+ * happens are named here.  They lie in ring_apart.c (messages), channel/apart.c, slot/apart.c and
+ * attachment/look.c.
  *
  *   flush   after the stores of a point: written back, then a fence
  *   fetch   before its loads: dropped from our caches, then a fence

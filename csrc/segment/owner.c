@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "segment/owner.h"
 
+#include "base/explain.h"
 #include "segment/backing.h"
 #include "segment/segment_internal.h"
 

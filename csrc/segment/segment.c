@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A fabric's segment: made, opened, checked, its control part mapped. */
 #include "base/atomics.h"
+#include "base/explain.h"
 #include "segment/backing.h"
 #include "segment/bell.h"
 #include "segment/owner.h"
@@ -368,4 +369,62 @@ struct nupa_hw_counters *nupa_past_hw(const struct nupa_fabric *fabric, uint32_t
 	uint8_t *hw = (uint8_t *)fabric->sb + nupa_past_hw_off(&fabric->geometry);
 
 	return (struct nupa_hw_counters *)hw + host;
+}
+
+const char *nupa_fabric_name(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.name;
+}
+
+uint32_t nupa_fabric_n_hosts(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.n_hosts;
+}
+
+uint32_t nupa_fabric_n_ports(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.n_ports;
+}
+
+uint32_t nupa_fabric_n_slots(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.n_slots;
+}
+
+uint32_t nupa_fabric_flags(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.flags;
+}
+
+uint64_t nupa_fabric_generation(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.generation;
+}
+
+uint64_t nupa_fabric_created_ns(const struct nupa_fabric *fabric)
+{
+	return fabric->geometry.created_ns;
+}
+
+int nupa_fabric_fd(const struct nupa_fabric *fabric)
+{
+	return fabric->fd;
+}
+
+const struct nupa_host *nupa_fabric_host(const struct nupa_fabric *fabric, uint32_t host)
+{
+	return host < fabric->geometry.n_hosts ? &fabric->hosts[host] : NULL;
+}
+
+const struct nupa_port *nupa_fabric_port(const struct nupa_fabric *fabric, uint32_t port)
+{
+	return port < fabric->geometry.n_ports ? &fabric->ports[port] : NULL;
+}
+
+const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uint32_t from,
+					   uint32_t to)
+{
+	const uint32_t n_hosts = fabric->geometry.n_hosts;
+
+	return from < n_hosts && to < n_hosts ? &fabric->routes[(size_t)from * n_hosts + to] : NULL;
 }

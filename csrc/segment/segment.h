@@ -3,7 +3,7 @@
 #ifndef NUPA_SEGMENT_H
 #define NUPA_SEGMENT_H
 
-#include "segment/layout.h"
+#include "segment/layout/layout.h"
 
 #include <stdbool.h>
 
@@ -60,7 +60,7 @@ int nupa_fabric_open(const char *path, struct nupa_fabric **out, char *why, size
 struct nupa_fabric *nupa_fabric_get(struct nupa_fabric *fabric);
 void nupa_fabric_put(struct nupa_fabric *fabric);
 
-/* Controller's view. */
+/* Names, counts and tables.  Attachments: slot/counters.h. */
 uint32_t nupa_fabric_n_hosts(const struct nupa_fabric *fabric);
 uint32_t nupa_fabric_n_ports(const struct nupa_fabric *fabric);
 uint32_t nupa_fabric_n_slots(const struct nupa_fabric *fabric);
@@ -73,44 +73,6 @@ const struct nupa_host *nupa_fabric_host(const struct nupa_fabric *fabric, uint3
 const struct nupa_port *nupa_fabric_port(const struct nupa_fabric *fabric, uint32_t port);
 const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uint32_t from,
 					   uint32_t to);
-struct nupa_slot_info {
-	uint32_t slot, state, epoch, pid, uid, host;
-	uint32_t qps, mrs;  /* in use now */
-	uint32_t alive;     /* the process exists */
-	uint32_t net_queue; /* it is this queue, + 1, of its host's network interface; else 0 */
-	char comm[16];
-};
-/* 0, or -ENOENT if the slot is free. */
-int nupa_fabric_slot(struct nupa_fabric *fabric, uint32_t slot, struct nupa_slot_info *info);
-
-struct nupa_flow_info {
-	uint64_t xmit_bytes, xmit_packets, rcv_bytes, rcv_packets, xmit_wait, xmit_discards;
-};
-/* Counts of the slot's owner between its host and *host*; a free slot gives zeros. */
-int nupa_fabric_flow(struct nupa_fabric *fabric, uint32_t slot, uint32_t host,
-		     struct nupa_flow_info *info);
-/* Lines of the fast channel that were written, in the first laps of rings and in later ones.
- * `looks` is how often, at least, their producers must have looked at heads. */
-struct nupa_lines_info {
-	uint64_t first, again, looks;
-};
-/* By the slot's owner towards each host, by_host[n_hosts]; a free slot gives zeros. */
-int nupa_fabric_lines(struct nupa_fabric *fabric, uint32_t slot, struct nupa_lines_info *by_host);
-/* By attachments that are gone, from their host to another. */
-int nupa_fabric_past_lines(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
-			   struct nupa_lines_info *lines);
-/* Of a slot that is a queue of a network interface; any other gives zeros. */
-int nupa_fabric_net_counters(struct nupa_fabric *fabric, uint32_t slot,
-			     struct nupa_net_counters *counters);
-/* Counts of attachments that are gone between *from*, their host, and *to*. */
-int nupa_fabric_past_flow(struct nupa_fabric *fabric, uint32_t from, uint32_t to,
-			  struct nupa_flow_info *info);
-/* Counts of messages that attachments to *host* dropped, repeated or refused: those there are and
- * those that are gone, added.  One that goes meanwhile may be left out. */
-int nupa_fabric_hw_counters(struct nupa_fabric *fabric, uint32_t host,
-			    struct nupa_hw_counters *counters);
-/* The mover from one slot to another: enum nupa_mover, or -ENOENT where no channel is open. */
-int nupa_fabric_mover(struct nupa_fabric *fabric, uint32_t from, uint32_t to);
 /* An rdma_cm id that listens (rdma_listen), in any process. */
 struct nupa_listener_info {
 	uint32_t slot, space, port; /* space: enum rdma_port_space */
@@ -123,15 +85,8 @@ uint32_t nupa_fabric_listeners(struct nupa_fabric *fabric, uint32_t host,
 			       struct nupa_listener_info *out, uint32_t max);
 /* cffi: end */
 
-/* For the engine.  Offsets of the parts of an arena depend on the superblock alone. */
-struct nupa_arena_map {
-	/* From the arena's start. */
-	uint64_t flows_off, hw_off, qps_off, mrs_off, mcast_off, xrcds_off, net_off, trace_off;
-	uint64_t rings_off, ring_stride;
-};
-struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);
-/* The arena of a slot, mapped at first use; NULL with errno.  Not thread safe: callers hold the
- * engine's lock or own the fabric. */
+/* For the engine.  The arena of a slot, mapped at first use; NULL with errno.  Not thread safe:
+ * callers hold the engine's lock or own the fabric. */
 uint8_t *nupa_fabric_arena(struct nupa_fabric *fabric, uint32_t slot);
 /* The pool, mapped at first use. */
 uint8_t *nupa_fabric_pool(struct nupa_fabric *fabric);
@@ -146,8 +101,8 @@ int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes
 /* Returns an arena's memory to the system. */
 void nupa_fabric_clear_arena(struct nupa_fabric *fabric, uint32_t slot);
 
-/* beat.c: the kernel that we run under takes its place in the fabric's table, [1] if the fabric is
- * being made: 0 or -errno. */
+/* kernel.c: the kernel that we run under takes its place in the fabric's table, [1] if the fabric
+ * is being made: 0 or -errno. */
 int nupa_fabric_join(struct nupa_fabric *fabric);
 /* This process, as claims name it. */
 uint32_t nupa_fabric_owner(const struct nupa_fabric *fabric);
@@ -163,11 +118,6 @@ static inline bool nupa_fabric_incoherent(const struct nupa_fabric *fabric)
 	return fabric->geometry.flags & NUPA_SEGMENT_SOFTWARE;
 }
 
-/* /proc/PID/stat field 22, or 0 if there is no such process. */
-uint64_t nupa_process_start_time(uint32_t pid);
-/* By a signal or a tracer.  False as well where that cannot be told. */
-bool nupa_process_stopped(uint32_t pid);
-bool nupa_process_alive(uint32_t pid, uint64_t start_time);
 /* Another number for each boot of each machine; 0: there is no /proc to say it. */
 uint64_t nupa_kernel_id(void);
 /* For tests: what it says from now on in this process; 0: the truth. */

@@ -4,7 +4,8 @@
 #include "shim/shim.h"
 
 #include "base/atomics.h"
-#include "segment/segment_internal.h"
+#include "segment/slot/counters.h"
+#include "segment/slot/slot.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@ from nupa.cli.common.command import Subparsers, add_command
 if TYPE_CHECKING:
     from nupa.core.channel import Channel
 
-# Fields of struct nupa_net_counters (csrc/segment/layout.h): dropped frames.
+# Fields of struct nupa_net_counters (csrc/segment/layout/layout.h): dropped frames.
 _DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_refused")
 
 _EPILOG = """\

@@ -11,7 +11,7 @@ csrc/engine moves the data; Python chooses, opens and looks.
 * Channel: two rings between two attachments, one for each direction, opened at the first contact
   (channel.py).
 * Ring: one producer, one consumer.  Lines of 64 bytes hold a message each, with up to 32 bytes of
-  payload; a ring of bytes beside them takes larger payloads (csrc/segment/ring.h).  Python
+  payload; a ring of bytes beside them takes larger payloads (csrc/segment/ring/ring.h).  Python
   sees how many lines were written (lines.py).
 * Mover: NUPA's word for a way of moving bulk data from one attachment's memory to another's
   (mover.py).

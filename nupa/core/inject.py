@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: How long to wait for the process that owns the QP, in seconds.
 TIMEOUT_S = 1.0
 _NO_PSN = 0xFFFFFFFF
-_SLOT_SHIFT = 16  # in a QP's number: csrc/segment/limits.h
+_SLOT_SHIFT = 16  # in a QP's number: csrc/segment/layout/limits.h
 _REMOTE_ERRNOS = {
     errno.ETIMEDOUT: "no verdict came: the process that owns the QP is stopped, or a fault holds "
     "the packet back (it may still be executed)",

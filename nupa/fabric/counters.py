@@ -23,7 +23,7 @@ NAMES = (
     "port_xmit_discards",
     "link_downed",
 )
-#: Meanings of the fields of struct nupa_hw_counters (csrc/segment/layout.h).
+#: Meanings of the fields of struct nupa_hw_counters (csrc/segment/layout/layout.h).
 HW_NAMES = {
     "rx_no_receive": "UC, UD: dropped because no receive was posted",
     "rx_out_of_sequence": "RC: ahead of the expected PSN; UC: messages that lost a packet",

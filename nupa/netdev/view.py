@@ -13,7 +13,7 @@ from nupa.netdev.state import HostNet, State
 def interfaces(name: str) -> list[dict[str, Any]]:
     """Returns the interfaces of the fabric as plain values.
 
-    counters: of served interfaces, as in `struct nupa_net_counters` (csrc/segment/layout.h).
+    counters: of served interfaces, as in `struct nupa_net_counters` (csrc/segment/layout/layout.h).
     state: "up", "port down" (no carrier until the port is up), "no pump" or "no namespace"
     (`net up` repairs both), or "no fabric".
 

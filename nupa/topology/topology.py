@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from nupa.base.errors import LocalError
 
-# csrc/segment/limits.h
+# csrc/segment/layout/limits.h
 HOSTS_MAX = 254
 PORTS_MAX = 1024
 HOPS_MAX = 15

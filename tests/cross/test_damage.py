@@ -18,7 +18,7 @@ from nupa.topology.topology import star
 from .conftest import Cli, Pair
 from .peer import Peer, PeerError
 
-# csrc/segment/layout.h, struct nupa_superblock
+# csrc/segment/layout/layout.h, struct nupa_superblock
 VERSION_AT = 8
 SLOTS_OFF_AT, ARENAS_OFF_AT = 88, 104
 SUPERBLOCK_BYTES = 320

@@ -77,7 +77,7 @@ class Sleeper(NamedTuple):
 
 
 class Slots:
-    """Slots as the memory has them (struct nupa_slot, csrc/segment/layout.h)."""
+    """Slots as the memory has them (struct nupa_slot, csrc/segment/layout/layout.h)."""
 
     _SLOTS_OFF, _SLOT_BYTES, _LINE_4 = 88, 5 * 64 + 1024, 256
 

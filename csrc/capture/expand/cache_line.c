@@ -5,7 +5,8 @@
 #include "capture/expand/cache_line.h"
 
 #include "capture/expand/bytes.h"
-#include "segment/ring.h"
+#include "segment/layout/geometry.h"
+#include "segment/ring/ring.h"
 #include "segment/segment_internal.h"
 #include "abi/verbs_abi.h"
 #include "capture/expand/expand.h"

@@ -6,6 +6,7 @@
 #include "engine/net/net.h"
 #include "engine/qp/verbs.h"
 #include "engine/cm/hooks.h"
+#include "segment/layout/geometry.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The attachment of an injector, made and ended. */
 #include "engine/attachment/attachment.h"
+#include "base/explain.h"
 #include "engine/inject/inject_engine.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  * is looked at anyway.  So each process fetches, every LOOK_NS, the state of ports and the places
  * of network interfaces, and bumps its own epochs. */
 #include "engine/attachment/attachment.h"
+#include "segment/layout/geometry.h"
 
 #define LOOK_NS 1000000u
 

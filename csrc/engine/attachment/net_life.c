@@ -2,7 +2,9 @@
  * The life of a queue of a network interface: an attachment that becomes known as such, and ends.
  */
 #include "engine/attachment/attachment.h"
+#include "base/explain.h"
 #include "engine/net/net_internal.h"
+#include "segment/layout/geometry.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The points of coherence (segment/coherence.h) of a channel whose ends are in kernels that are not
- * coherent.  In other channels these do nothing.  Messages: segment/ring_apart.c. */
+ * coherent.  In other channels these do nothing.  Messages: segment/ring/ring_apart.c. */
 #ifndef NUPA_CHANNEL_APART_H
 #define NUPA_CHANNEL_APART_H
 

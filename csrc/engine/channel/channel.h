@@ -4,7 +4,7 @@
 #define NUPA_CHANNEL_H
 
 #include "engine/core/wake.h"
-#include "segment/ring.h"
+#include "segment/ring/ring.h"
 
 /* --- windows ------------------------------------------------------------------------- */
 

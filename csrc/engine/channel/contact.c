@@ -3,6 +3,8 @@
  * in return. */
 #include "engine/channel/channel.h"
 #include "engine/channel/apart.h"
+#include "segment/layout/geometry.h"
+#include "segment/ring/lines.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -17,7 +17,7 @@
 #include "segment/bell.h"
 #include "segment/coherence.h"
 #include "segment/gid.h"
-#include "segment/segment_internal.h"
+#include "segment/slot/slot.h"
 #include "region/pool.h"
 #include "region/slot_life.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/list.h"
 #include "engine/core/nupa.h"
-#include "segment/ring.h"
+#include "segment/ring/ring.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The device nupa_rdma0 and its one port: what they say of themselves. */
 #include "engine/device/device.h"
+#include "segment/slot/counters.h"
 
 #include <arpa/inet.h>
 #include <endian.h>

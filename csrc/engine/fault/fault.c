@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The table of faults: added, cleared, listed.  Attachments read it in fault_view.c. */
 #include "engine/fault/fault_internal.h"
+#include "base/explain.h"
 #include "region/region.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  * process, or a region over another process's memory in the pool.  Such a region ends with that
  * process. */
 #include "engine/memory/mr.h"
+#include "segment/layout/geometry.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "engine/promote/promote_internal.h"
 
-#include "segment/limits.h"
+#include "segment/layout/limits.h"
 
 #include <errno.h>
 #include <pthread.h>

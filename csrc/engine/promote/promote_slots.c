@@ -9,7 +9,7 @@
 #define _GNU_SOURCE
 #include "engine/promote/promote_internal.h"
 
-#include "segment/limits.h"
+#include "segment/layout/limits.h"
 
 #include <string.h>
 #include <sys/mman.h>

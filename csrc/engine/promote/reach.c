@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "engine/promote/reach.h"
 
-#include "segment/limits.h"
+#include "segment/layout/limits.h"
 #include "engine/promote/promote.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
  * XRC domains (man ibv_open_xrcd), and the numbers of SRQs in them.  All processes of a host know a
  * domain by the inode of a file.  Each publishes in its arena those that it has open. */
 #include "engine/qp/verbs.h"
+#include "segment/layout/geometry.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,6 +2,7 @@
  * Records of an attachment for watchers (trace.h).  Recording never waits and never fails: where
  * there is no memory for the ring, nothing is recorded, and a hint says so. */
 #include "engine/trace/trace_internal.h"
+#include "segment/layout/geometry.h"
 
 /* --- the ring ------------------------------------------------------------------------ */
 

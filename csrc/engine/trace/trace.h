@@ -20,7 +20,7 @@
 #ifndef NUPA_TRACE_H
 #define NUPA_TRACE_H
 
-#include "segment/wire.h"
+#include "segment/ring/wire.h"
 
 /* Recorded at level QUEUE: WQE, DOORBELL, CQE; TRANSPORT: MESSAGE, DIRECT; NET: FRAME; TLP: all but
  * FRAME. */

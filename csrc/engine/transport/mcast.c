@@ -3,6 +3,7 @@
  * publishes its memberships in its arena; senders read all such tables when mcast_epoch says that
  * one changed.  The tables are hints to senders: a receiver looks at its own list (I5). */
 #include "engine/transport/sq.h"
+#include "segment/layout/geometry.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
  * announces the change by NUPA_XRC_RESYNC: the PSNs start there from that message. */
 #include "engine/transport/responder.h"
 #include "engine/transport/sq.h"
+#include "segment/layout/geometry.h"
 
 #include <errno.h>
 #include <stdlib.h>

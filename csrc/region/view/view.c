@@ -3,6 +3,7 @@
 #include "region/view/view.h"
 
 #include "base/atomics.h"
+#include "base/explain.h"
 #include "segment/backing.h"
 #include "region/region.h"
 #include "segment/segment_internal.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The arithmetic of the segment's layout and the checks of what a segment claims. */
-#include "segment/geometry.h"
-#include "segment/region_layout.h"
-#include "segment/segment_internal.h"
+#include "segment/layout/geometry.h"
+
+#include "base/explain.h"
+#include "segment/layout/region_layout.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,18 +36,6 @@ static uint64_t round_up(uint64_t value, uint64_t to)
 static bool power_of_two(uint64_t value)
 {
 	return value != 0 && (value & (value - 1)) == 0;
-}
-
-int nupa_explain(int error, char *why, size_t why_bytes, const char *format, ...)
-{
-	va_list arguments;
-
-	if (!why || !why_bytes)
-		return error;
-	va_start(arguments, format);
-	vsnprintf(why, why_bytes, format, arguments);
-	va_end(arguments);
-	return error;
 }
 
 struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb)
@@ -455,9 +444,4 @@ uint32_t nupa_geometry_checksum(const struct nupa_superblock *sb, const struct n
 	hash =
 	    mix(hash, tables->routes, (size_t)sb->n_hosts * sb->n_hosts * sizeof(*tables->routes));
 	return (uint32_t)(hash >> 32) ^ (uint32_t)hash;
-}
-
-const char *nupa_fabric_name(const struct nupa_fabric *fabric)
-{
-	return fabric->geometry.name;
 }

@@ -4,7 +4,7 @@
 #ifndef NUPA_GEOMETRY_H
 #define NUPA_GEOMETRY_H
 
-#include "segment/segment.h"
+#include "segment/layout/layout.h"
 
 /* The three tables that never change after creation. */
 struct nupa_tables {
@@ -17,6 +17,13 @@ struct nupa_tables {
  * but magic, generation, created_ns, name and checksum.  -EINVAL past a limit. */
 int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint32_t n_ports,
 		       struct nupa_superblock *sb, char *why, size_t why_bytes);
+/* Offsets of the parts of an arena depend on the superblock alone. */
+struct nupa_arena_map {
+	/* From the arena's start. */
+	uint64_t flows_off, hw_off, qps_off, mrs_off, mcast_off, xrcds_off, net_off, trace_off;
+	uint64_t rings_off, ring_stride;
+};
+struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);
 /* Flows of former attachments, [from * n_hosts + to]: between the extents and the arenas. */
 uint64_t nupa_past_flows_off(const struct nupa_superblock *sb);
 /* Errors and faults of former attachments, of each host: behind those. */

@@ -18,7 +18,7 @@
 #ifndef NUPA_LAYOUT_H
 #define NUPA_LAYOUT_H
 
-#include "segment/limits.h"
+#include "segment/layout/limits.h"
 
 #include <stddef.h>
 #include <stdint.h>

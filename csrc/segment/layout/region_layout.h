@@ -16,7 +16,7 @@
 #ifndef NUPA_REGION_LAYOUT_H
 #define NUPA_REGION_LAYOUT_H
 
-#include "segment/layout.h"
+#include "segment/layout/layout.h"
 
 /* Beyond the public states (enum nupa_region_state); CHANGING is LIVE to others. */
 #define NUPA_REGION_CHANGING 4u

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * How many lines of the fast channel were written.  There is no counter: the tags of a ring say it
  * (ring.h, I2).  Lines of closed rings are added to the flows. */
+#include "segment/ring/lines.h"
+
 #include "base/atomics.h"
-#include "segment/segment_internal.h"
-#include "segment/wire.h"
+#include "segment/layout/geometry.h"
+#include "segment/ring/wire.h"
+#include "segment/slot/slot.h"
 
 #include <errno.h>
 #include <stddef.h>

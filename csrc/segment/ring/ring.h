@@ -15,7 +15,7 @@
 #define NUPA_RING_H
 
 #include "base/atomics.h"
-#include "segment/wire.h"
+#include "segment/ring/wire.h"
 
 #include <string.h>
 

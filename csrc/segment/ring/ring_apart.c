@@ -2,7 +2,7 @@
  * The two ends of a ring between kernels whose memory is not coherent.  Each step of ring.h has a
  * flush or a fetch before or behind it. */
 #include "segment/coherence.h"
-#include "segment/ring.h"
+#include "segment/ring/ring.h"
 
 void nupa_tx_fetch_heads(const struct nupa_tx *tx)
 {

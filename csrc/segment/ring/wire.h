@@ -4,7 +4,7 @@
 #ifndef NUPA_WIRE_H
 #define NUPA_WIRE_H
 
-#include "segment/layout.h"
+#include "segment/layout/layout.h"
 
 enum nupa_op {
 	NUPA_OP_SEND = 1, /* RC, UC, UD; with F_IMM or F_INV */

@@ -1,35 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Slots of other kernels, and where memory is not coherent: whose a slot is, and how it is fetched
- * and flushed. */
+ * How a slot is fetched and flushed where memory is not coherent. */
 #include "base/atomics.h"
 #include "segment/coherence.h"
-#include "segment/segment_internal.h"
-
-void nupa_slots_of(const struct nupa_fabric *fabric, uint32_t host, uint32_t *first, uint32_t *end)
-{
-	const struct nupa_superblock *sb = &fabric->geometry;
-	uint32_t each = (sb->n_slots - 1) / sb->n_hosts;
-
-	*first = nupa_fabric_incoherent(fabric) ? 1 + host * each : 1;
-	*end = nupa_fabric_incoherent(fabric) ? *first + each : sb->n_slots;
-}
-
-bool nupa_slot_apart(const struct nupa_fabric *fabric, uint32_t slot)
-{
-	uint32_t first, end;
-
-	if (!nupa_fabric_incoherent(fabric))
-		return false;
-	if (!fabric->kernel)
-		return true;
-	nupa_slots_of(fabric, fabric->kernel - 1, &first, &end);
-	return slot < first || slot >= end;
-}
-
-bool nupa_slot_elsewhere(const struct nupa_fabric *fabric, uint64_t claim)
-{
-	return NUPA_CLAIM_KERNEL(claim) != fabric->kernel;
-}
+#include "segment/slot/slot.h"
 
 uint64_t nupa_slot_claim(const struct nupa_slot *slot)
 {

@@ -4,61 +4,7 @@
  * the owner dead.  Looks are counted, not time: a paused machine declares no process dead. */
 #include "base/atomics.h"
 #include "segment/coherence.h"
-#include "segment/segment_internal.h"
-
-#include <errno.h>
-#include <time.h>
-#include <unistd.h>
-
-/* SOFTWARE: who we are is known when we attach: a host is one kernel. */
-static void look_by_ourselves(struct nupa_fabric *fabric)
-{
-	fabric->net_epoch = &fabric->own_net_epoch;
-	if (fabric->creator)
-		return;
-	fabric->own_port_epoch = nupa_load_acquire(fabric->port_epoch);
-	fabric->port_epoch = &fabric->own_port_epoch;
-}
-
-int nupa_fabric_join(struct nupa_fabric *fabric)
-{
-	uint64_t *creator = &fabric->sb->kernels[1];
-	uint64_t id;
-
-	fabric->kernel = 0;
-	fabric->creator = true;
-	fabric->port_epoch = &fabric->sb->port_epoch;
-	fabric->net_epoch = &fabric->sb->net_epoch;
-	if (!nupa_fabric_machines(fabric))
-		return 0;
-	fabric->boot = id = nupa_kernel_id();
-	if (!id)
-		return -ENXIO;
-	if (!fabric->geometry.magic)
-		nupa_store_release(creator, id);
-	fabric->creator = nupa_load_acquire(creator) == id;
-	if (nupa_fabric_incoherent(fabric)) {
-		if (!nupa_coherence_possible())
-			return -EOPNOTSUPP;
-		look_by_ourselves(fabric);
-		return 0;
-	}
-	for (uint32_t i = 1; i < NUPA_KERNELS_MAX; i++) {
-		uint64_t *entry = &fabric->sb->kernels[i];
-		uint64_t seen = nupa_load_acquire(entry);
-
-		if (seen == id || (seen == 0 && (nupa_cas_seq(entry, &seen, id) || seen == id))) {
-			fabric->kernel = i;
-			return 0;
-		}
-	}
-	return -EUSERS;
-}
-
-uint32_t nupa_fabric_owner(const struct nupa_fabric *fabric)
-{
-	return NUPA_OWNER(fabric->kernel, getpid());
-}
+#include "segment/slot/slot.h"
 
 bool nupa_beat_heard(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
 {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The controller's view of a fabric: names and counts, port states, who is attached and what they
- * counted.  Other processes' arenas are read with pread: a hole read
- * through a mapping would allocate a page, or kill us when /dev/shm is full (I4). */
+ * Attachments, and their counts.  Other processes' arenas are read with pread: a hole read through
+ * a mapping would allocate a page, or kill us when /dev/shm is full (I4). */
+#include "segment/slot/counters.h"
+
 #include "base/atomics.h"
-#include "segment/segment_internal.h"
+#include "segment/layout/geometry.h"
+#include "segment/slot/slot.h"
 
 #include <errno.h>
 #include <string.h>
@@ -15,59 +17,6 @@
 _Static_assert(sizeof(struct nupa_qp_entry) == sizeof(struct nupa_mr_entry), "one scan for both");
 _Static_assert(offsetof(struct nupa_qp_entry, qpn) == 0, "zero says unused");
 _Static_assert(offsetof(struct nupa_mr_entry, key) == 0, "zero says unused");
-
-uint32_t nupa_fabric_n_hosts(const struct nupa_fabric *fabric)
-{
-	return fabric->geometry.n_hosts;
-}
-
-uint32_t nupa_fabric_n_ports(const struct nupa_fabric *fabric)
-{
-	return fabric->geometry.n_ports;
-}
-
-uint32_t nupa_fabric_n_slots(const struct nupa_fabric *fabric)
-{
-	return fabric->geometry.n_slots;
-}
-
-uint32_t nupa_fabric_flags(const struct nupa_fabric *fabric)
-{
-	return fabric->geometry.flags;
-}
-
-uint64_t nupa_fabric_generation(const struct nupa_fabric *fabric)
-{
-	return fabric->geometry.generation;
-}
-
-uint64_t nupa_fabric_created_ns(const struct nupa_fabric *fabric)
-{
-	return fabric->geometry.created_ns;
-}
-
-int nupa_fabric_fd(const struct nupa_fabric *fabric)
-{
-	return fabric->fd;
-}
-
-const struct nupa_host *nupa_fabric_host(const struct nupa_fabric *fabric, uint32_t host)
-{
-	return host < fabric->geometry.n_hosts ? &fabric->hosts[host] : NULL;
-}
-
-const struct nupa_port *nupa_fabric_port(const struct nupa_fabric *fabric, uint32_t port)
-{
-	return port < fabric->geometry.n_ports ? &fabric->ports[port] : NULL;
-}
-
-const struct nupa_route *nupa_fabric_route(const struct nupa_fabric *fabric, uint32_t from,
-					   uint32_t to)
-{
-	const uint32_t n_hosts = fabric->geometry.n_hosts;
-
-	return from < n_hosts && to < n_hosts ? &fabric->routes[(size_t)from * n_hosts + to] : NULL;
-}
 
 /* Used entries of a QP or MR table: those whose first word is not zero. */
 static int count_used(const struct nupa_fabric *fabric, uint64_t table, uint32_t limit,

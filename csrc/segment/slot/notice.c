@@ -3,12 +3,11 @@
  * watches. */
 #include "base/atomics.h"
 #include "base/clock.h"
+#include "base/explain.h"
 #include "segment/coherence.h"
-#include "segment/segment_internal.h"
+#include "segment/slot/slot.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 /* A machine that is busy lets a thread wait for so long, now and then. */
@@ -42,32 +41,13 @@ void nupa_fabric_announce(struct nupa_fabric *fabric)
 			nupa_slot_ring(fabric, &fabric->slots[slot]);
 }
 
-/* /proc/PID/stat, field 3. */
-static bool process_stopped(uint32_t pid)
-{
-	char path[32], line[512];
-	const char *end;
-	size_t n;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	n = fread(line, 1, sizeof(line) - 1, file);
-	fclose(file);
-	line[n] = 0;
-	end = strrchr(line, ')');
-	return end && end[1] && (end[2] == 'T' || end[2] == 't');
-}
-
 /* Whether no process lives there that could be waited for. */
 static bool is_out_of_reach(const struct nupa_fabric *fabric, uint32_t slot)
 {
 	const uint64_t claim = nupa_slot_claim(&fabric->slots[slot]);
 
 	return NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE || !nupa_slot_alive(fabric, slot, claim) ||
-	       (!nupa_slot_elsewhere(fabric, claim) && process_stopped(NUPA_CLAIM_PID(claim)));
+	       (!nupa_slot_elsewhere(fabric, claim) && nupa_process_stopped(NUPA_CLAIM_PID(claim)));
 }
 
 void nupa_fabric_await_notice(struct nupa_fabric *fabric, nupa_heeds *heeds)

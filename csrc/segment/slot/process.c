@@ -2,7 +2,7 @@
  * Whether the process that owns a slot still exists.  A pid alone does not say: it is given
  * out again; pid and start time together name one process (proc(5), /proc/PID/stat). */
 #include "base/atomics.h"
-#include "segment/segment_internal.h"
+#include "segment/slot/slot.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct stat_fields {
@@ -63,55 +62,6 @@ bool nupa_process_stopped(uint32_t pid)
 	struct stat_fields fields;
 
 	return !read_stat(pid, &fields) && (fields.state == 'T' || fields.state == 't');
-}
-
-/* random(4): /proc/sys/kernel/random/boot_id is another one for each boot.  FNV-1a; 0: not known.
- */
-static uint64_t pretended_id;
-
-void nupa_kernel_pretend(uint64_t id)
-{
-	pretended_id = id;
-}
-
-uint64_t nupa_kernel_id(void)
-{
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	char text[64];
-	ssize_t n;
-	int fd;
-
-	if (pretended_id)
-		return pretended_id;
-	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text));
-	close(fd);
-	if (n < 36)
-		return 0;
-	for (ssize_t i = 0; i < 36; i++)
-		hash = (hash ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
-	return hash ? hash : 1;
-}
-
-uint32_t nupa_pid_namespace(void)
-{
-	static uint64_t known; /* pid << 32 | namespace: a child may be in another one */
-	uint64_t seen = __atomic_load_n(&known, __ATOMIC_RELAXED);
-	uint32_t pid = (uint32_t)getpid();
-	struct stat status;
-	uint32_t namespace;
-
-	if (seen >> 32 == pid)
-		return (uint32_t)seen;
-	if (stat("/proc/self/ns/pid", &status))
-		return 0;
-	/* Each kernel's first namespace has the same number. */
-	namespace = (uint32_t)status.st_ino ^ (uint32_t)nupa_kernel_id();
-	namespace += !namespace;
-	__atomic_store_n(&known, (uint64_t)pid << 32 | namespace, __ATOMIC_RELAXED);
-	return namespace;
 }
 
 bool nupa_process_alive(uint32_t pid, uint64_t start_time)

@@ -2,7 +2,7 @@
  * Slots: whether the process that has one lives, and how it is woken. */
 #include "base/atomics.h"
 #include "segment/bell.h"
-#include "segment/segment_internal.h"
+#include "segment/slot/slot.h"
 
 #include <limits.h>
 #include <linux/futex.h>

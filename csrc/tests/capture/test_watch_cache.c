@@ -3,7 +3,7 @@
  * caches, and the bytes in the segment. */
 #include "capture/expand/cache_line.h"
 #include "tests/support/end.h"
-#include "segment/ring.h"
+#include "segment/ring/ring.h"
 #include "segment/segment_internal.h"
 #include "capture/expand/expand.h"
 #include "tests/support/watched.h"

@@ -2,6 +2,8 @@
  * Lines of the fast channel that were written, as the tags of rings say it. */
 #include "tests/support/end.h"
 #include "engine/device/device.h"
+#include "segment/layout/geometry.h"
+#include "segment/ring/lines.h"
 #include "tests/support/recorder.h"
 
 #include <errno.h>

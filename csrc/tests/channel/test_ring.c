@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The ring of ring.h: filled, wrapped, lied to, and driven by two threads. */
-#include "segment/ring.h"
+#include "segment/ring/ring.h"
 #include "tests/support/runner.h"
 
 #include <pthread.h>

@@ -2,6 +2,8 @@
  * An engine's counters of messages dropped, repeated or rejected.  Each counter changes by the
  * event that it counts, and no other one with it.  Counters outlive their attachment. */
 #include "engine/device/device.h"
+#include "segment/layout/geometry.h"
+#include "segment/slot/counters.h"
 #include "tests/support/target.h"
 
 #include <string.h>

@@ -2,6 +2,7 @@
  * Many threads on one attachment: each with queues of its own, some making and destroying objects,
  * some waiting for events, while others come and go.  TSan is the judge. */
 #include "base/atomics.h"
+#include "segment/slot/counters.h"
 #include "tests/support/end.h"
 #include "region/region.h"
 

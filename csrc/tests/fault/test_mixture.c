@@ -6,6 +6,7 @@
  * bear their number, reads have known data, and results of atomics count those before them. */
 #include "tests/support/end.h"
 #include "engine/fault/fault.h"
+#include "segment/slot/counters.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * Promotion and a program's view of its memory.  Some kinds of memory stay as they are; the others
  * behave as before, while they are promoted and after. */
 #define _GNU_SOURCE
-#include "segment/limits.h"
+#include "segment/layout/limits.h"
 #include "tests/support/promoted.h"
 #include "tests/support/runner.h"
 

@@ -3,6 +3,7 @@
  * connection ends. */
 #include "tests/support/target.h"
 #include "region/region.h"
+#include "segment/slot/counters.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
  * member can do to others. */
 #include "tests/support/end.h"
 #include "engine/device/device.h"
+#include "segment/layout/geometry.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 #include "tests/support/shared_region.h"
 
 #include "base/atomics.h"
-#include "segment/geometry.h"
+#include "segment/layout/geometry.h"
 #include "region/pool.h"
 #include "region/slot_life.h"
 

@@ -3,6 +3,7 @@
 #include "tests/support/small_segment.h"
 #include "base/atomics.h"
 #include "region/slot_life.h"
+#include "segment/slot/counters.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,6 +4,7 @@
  * outside holds a number that must not turn up anywhere else.  NUPA_FUZZ_SECONDS is the duration;
  * the seed is printed. */
 #include "tests/support/party.h"
+#include "segment/layout/geometry.h"
 #include "tests/support/runner.h"
 #include "tests/support/end.h"
 #include "tests/support/secret.h"

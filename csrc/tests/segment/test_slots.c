@@ -4,6 +4,9 @@
 #include "base/atomics.h"
 #include "region/slot_life.h"
 #include "region/region.h"
+#include "segment/layout/geometry.h"
+#include "segment/slot/counters.h"
+#include "segment/slot/slot.h"
 
 #include <errno.h>
 #include <linux/futex.h>

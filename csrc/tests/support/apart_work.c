@@ -2,6 +2,7 @@
  * Traffic of two kernels for tests: see apart_work.h. */
 #include "tests/support/apart_work.h"
 
+#include "segment/slot/counters.h"
 #include "tests/support/cm_end.h"
 #include "engine/net/net.h"
 #include "region/region.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Short words for tests of faults: see faults.h. */
 #include "tests/support/faults.h"
+#include "segment/slot/counters.h"
 
 struct nupa_fault_info fault_of(uint32_t kind, double probability)
 {

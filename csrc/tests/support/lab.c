@@ -2,6 +2,7 @@
  * Pumps for tests: see lab.h. */
 #include "tests/support/lab.h"
 #include "engine/net/net.h"
+#include "segment/slot/counters.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -3,7 +3,8 @@
 #include "tests/support/recorder.h"
 
 #include "base/atomics.h"
-#include "segment/segment_internal.h"
+#include "segment/layout/geometry.h"
+#include "segment/slot/slot.h"
 #include "abi/verbs_abi.h"
 #include "region/slot_life.h"
 

@@ -2,7 +2,7 @@
  * Short words for tests of regions: see shared_region.h. */
 #include "tests/support/shared_region.h"
 
-#include "segment/geometry.h"
+#include "segment/layout/geometry.h"
 
 #include <signal.h>
 #include <sys/stat.h>

@@ -5,7 +5,7 @@
 
 #include "tests/support/end.h"
 #include "region/region.h"
-#include "segment/region_layout.h"
+#include "segment/layout/region_layout.h"
 
 #define EXTENT 4096u
 #define BIT(host) (UINT64_C(1) << (host))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ring of segment/ring.h against a deque, by any operations in any order."""
+"""The ring of segment/ring/ring.h against a deque, by any operations in any order."""
 
 from __future__ import annotations
 

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Slots: their claims, whether their owners live, how they are woken and told of changes. */
+#ifndef NUPA_SLOT_H
+#define NUPA_SLOT_H
+
+#include "segment/segment_internal.h"
+
+/* process.c: /proc/PID/stat field 22, or 0 if there is no such process. */
+uint64_t nupa_process_start_time(uint32_t pid);
+/* By a signal or a tracer.  False as well where that cannot be told. */
+bool nupa_process_stopped(uint32_t pid);
+bool nupa_process_alive(uint32_t pid, uint64_t start_time);
+
+/* apart.c.  The claim as it is in memory here. */
+uint64_t nupa_slot_claim(const struct nupa_slot *slot);
+/* The claim, and what stands beside it and in line 1, as they are now. */
+uint64_t nupa_slot_fetch(const struct nupa_fabric *fabric, uint32_t slot);
+/* All of a slot of our own; its lines 0 and 1 alone. */
+void nupa_slot_flush(const struct nupa_fabric *fabric, uint32_t slot);
+void nupa_slot_flush_claim(const struct nupa_fabric *fabric, const struct nupa_slot *slot);
+void nupa_slot_flush_queue(const struct nupa_fabric *fabric, const struct nupa_slot *slot);
+void nupa_qp_entry_flush(const struct nupa_fabric *fabric, const struct nupa_qp_entry *entry);
+/* Counts of processes that are gone, by the kernel of their host. */
+void nupa_past_flush(const struct nupa_fabric *fabric, const void *counts, size_t bytes);
+void nupa_past_fetch(const struct nupa_fabric *fabric, uint32_t host, const void *counts,
+		     size_t bytes);
+/* A queue of a network interface came or went. */
+void nupa_fabric_net_changed(struct nupa_fabric *fabric);
+/* slot.c: whether the process of that claim exists.  A slot that is being attached or reaped has no
+ * settled start time: its pid alone counts. */
+bool nupa_slot_alive(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
+/* process.c: whether its owner's program has ended; whether its pid means nothing here: it is of
+ * another kernel or another pid namespace. */
+bool nupa_life_is_over(const struct nupa_slot *slot);
+bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
+
+/* beat.c: whether the owner of a claim of another kernel lives: false once it has been silent for
+ * NUPA_BEATS_MISSED looks. */
+bool nupa_beat_heard(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
+/* Looks at all heartbeats, if NUPA_BEAT_MS have passed since this process did; true: one has just
+ * stopped for good. */
+bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns);
+#define NUPA_BEAT_MS 100
+#define NUPA_BEATS_MISSED 12u
+/* slot.c: wakes the owner of a slot if it said that it sleeps. */
+void nupa_slot_ring(struct nupa_fabric *fabric, struct nupa_slot *slot);
+
+/* notice.c: whether *what* may be set from here: it lives in the superblock and goes by this
+ * kernel's clock.  0, -EREMOTE (run it where the fabric was made), -EOPNOTSUPP (SOFTWARE:
+ * nowhere). */
+int nupa_fabric_may_command(const struct nupa_fabric *fabric, const char *what, char *why,
+			    size_t why_bytes);
+/* notice.c: something that attachments go by has changed (port_epoch): all are told. */
+void nupa_fabric_announce(struct nupa_fabric *fabric);
+/* Waits, 200 ms at most, until each attachment goes by it that lives and is not stopped. */
+typedef bool nupa_heeds(const struct nupa_fabric *fabric, const struct nupa_slot *slot);
+void nupa_fabric_await_notice(struct nupa_fabric *fabric, nupa_heeds *heeds);
+
+#endif
