@@ -186,7 +186,7 @@ bool nupa_region_finish(struct nupa_fabric *fabric, const struct nupa_regions *t
 {
 	static const struct nupa_region_body none;
 	struct nupa_region_row *row = &t->rows[index];
-	/* Of one that was being made it does not say so yet. */
+	/* The body of a region that was being made has no `published` yet. */
 	const bool making = NUPA_CLAIM_STATE(seen) == NUPA_REGION_MAKING;
 
 	if (!nupa_region_step(fabric, row, &seen, NUPA_REGION_FREEING))

@@ -29,8 +29,8 @@ static void add_to_past_hw(struct nupa_fabric *fabric, uint32_t host,
 			nupa_fetch_add_seq(&sums[i], counted[i]);
 }
 
-/* Adds what the owner counted to what others counted before it on the same host, and forgets it.
- * Cleared before it is added: a reaper that dies in between loses counts, it doubles none. */
+/* Adds the owner's counts to those of earlier owners on the same host, and clears them.  They are
+ * cleared before they are added: a reaper that dies in between loses counts, but doubles none. */
 static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 {
 	const uint32_t host = nupa_load_relaxed(&fabric->slots[index].host);

@@ -41,7 +41,7 @@ struct nupa_bell *nupa_bell_open(const struct nupa_fabric *fabric, const char *p
 void nupa_bell_close(struct nupa_bell *bell); /* NULL is none */
 /* In a child after fork: the parent's is let go of. */
 void nupa_bell_forget_in_child(struct nupa_fabric *fabric);
-/* Takes in what the server has said. */
+/* Reads the server's messages. */
 void nupa_bell_hear(struct nupa_bell *bell);
 /* number: as slot->doorbell has it.  False: its owner is unknown. */
 bool nupa_bell_ring(struct nupa_bell *bell, uint32_t number);

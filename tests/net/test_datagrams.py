@@ -41,8 +41,8 @@ def send(net: Net, to: str, sizes: str, window: int, *options: str, source: str 
 
 
 def acquainted(net: Net, to: str) -> None:
-    """Makes host0's kernel learn the link address: what it has waiting for that may be overtaken
-    by what comes later."""
+    """Makes host0's kernel learn the link address.  Otherwise later packets may overtake those that
+    wait for it."""
     ping_all(net, "host0", to, 1)
 
 

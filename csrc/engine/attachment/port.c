@@ -276,16 +276,16 @@ static int start_thread(pthread_t *thread, void *(*run)(void *), struct nupa_eng
 	return -error;
 }
 
-/* The server tells of who comes and goes. */
+/* Watches the bell server's socket, which tells of clients that come and go. */
 static void watch_bell(struct nupa_engine *engine)
 {
-	/* Once for each message: at its end the socket would be readable for ever. */
+	/* Edge-triggered: after the server's end the socket stays readable. */
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 
 	if (!engine->rings || engine->fabric->bell->server < 0)
 		return;
 	event.data.fd = engine->fabric->bell->server;
-	/* If it cannot be, they are heard of when they are to be rung. */
+	/* On failure the messages are read when a client is to be rung. */
 	(void)epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, event.data.fd, &event);
 }
 

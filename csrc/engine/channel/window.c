@@ -138,7 +138,7 @@ static bool find_memory(struct nupa_engine *engine, struct nupa_channel *channel
 			return true;
 		}
 	}
-	/* LOCAL comes here for memory that may not be there: the kernel copies, and says so. */
+	/* LOCAL memory here may be unmapped: the kernel copies, or fails with EFAULT. */
 	return channel->mover == NUPA_MOVER_CMA || channel->mover == NUPA_MOVER_LOCAL;
 }
 

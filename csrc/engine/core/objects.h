@@ -313,7 +313,7 @@ struct nupa_qp {
 	bool sq_sig_all;
 	bool steady_tx, steady_rx; /* express.h I4 */
 	bool heard;                /* a message came since the last one was sent */
-	bool converses;            /* sends after it hears: the next line will be wanted soon */
+	bool converses;            /* sends after it receives: the next line will be wanted soon */
 	bool ack_pending;          /* tell the requester all before expected_psn is executed */
 	bool nak_pending;          /* and that expected_psn was not: nak_syndrome */
 	bool nak_sent;             /* drop until expected_psn comes again */

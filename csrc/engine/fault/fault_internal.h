@@ -42,7 +42,7 @@ uint64_t nupa_fault_release_held(struct nupa_engine *engine, struct nupa_channel
 
 /* --- calls of the engine ------------------------------------------------------------- */
 
-/* fault_view.c: goes by the table of faults as it is now; does what is due. */
+/* fault_view.c: takes over the table of faults as it is now; executes what is due. */
 void nupa_fault_follow(struct nupa_engine *engine);
 void nupa_fault_run(struct nupa_engine *engine);
 uint64_t nupa_fault_next_timer_ns(const struct nupa_engine *engine);

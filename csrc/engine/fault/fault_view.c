@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* How often a peer is asked whether it goes by the table. */
+/* How often a peer is asked whether it has taken over the table. */
 #define PEER_POLL_NS 100000u
 
 /* --- the table ----------------------------------------------------------------------- */

@@ -182,7 +182,7 @@ struct ibv_mr *nupa_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ibv, uint64_t dm
 	enum nupa_mr_kind kind;
 	int error = EINVAL;
 
-	/* man ibv_alloc_dm: such a region is zero based, and has to say so. */
+	/* man ibv_alloc_dm: such a region is zero based, which needs the access flag. */
 	if (!(access & IBV_ACCESS_ZERO_BASED) || !inside(dm, dm_offset, length) ||
 	    nupa_engine_of(ibv->context) != engine)
 		goto fail;

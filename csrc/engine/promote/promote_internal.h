@@ -161,7 +161,7 @@ uint64_t nupa_promoted_place(const struct nupa_promoted *slot, uint64_t va);
 /* Promotes [va, +bytes); false: not all of it. */
 bool nupa_promoted_add(struct nupa_promoted *slot, uint64_t va, uint64_t bytes,
 		       bool readers_may_fail);
-/* Makes what is mapped of it private again, and then it free; false: what may be pinned stays. */
+/* Makes its mapped pages private again, then frees it.  False: pages that may be pinned stay. */
 bool nupa_promoted_empty(struct nupa_promoted *slot);
 /* The same for all of them, regardless of the owner. */
 bool nupa_promoted_empty_all(void);

@@ -96,7 +96,7 @@ static void run_free_first(struct nupa_promoted *slot)
 	*run = (struct run){ 0 };
 }
 
-/* The run that has the page at va; and it, or else the next one of the slot, ends at *end. */
+/* The run that has the page at va, or NULL.  Lowers *end to its end, or to the next run's start. */
 static struct run *run_at(const struct nupa_promoted *slot, uint64_t va, uint64_t *end)
 {
 	for (uint32_t next = slot->runs; next; next = runs[next - 1].next) {

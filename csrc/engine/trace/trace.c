@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Records of an attachment for watchers (trace.h).  Recording never waits and never fails: where
- * there is no memory for the ring, nothing is recorded, and a hint says so. */
+ * Records of an attachment for watchers (trace.h).  Recording never waits and never fails: without
+ * memory for the ring nothing is recorded, and a hint is printed. */
 #include "engine/trace/trace_internal.h"
 #include "segment/layout/geometry.h"
 

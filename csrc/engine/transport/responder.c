@@ -89,8 +89,8 @@ static int flush_access(uint64_t placement)
 	       (placement & IBV_FLUSH_PERSISTENT ? IBV_ACCESS_FLUSH_PERSISTENT : 0);
 }
 
-/* All earlier data is in its place, since requests are executed in order.  It is left to say so to
- * other processors, and to check the key. */
+/* All earlier data is in its place, since requests are executed in order.  The fence for other
+ * processors and the check of the key remain. */
 static bool handle_flush(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
 	struct nupa_job job = { .psn = msg->psn, .is_atomic = true };

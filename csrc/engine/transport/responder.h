@@ -62,8 +62,8 @@ bool nupa_backlog_take(struct nupa_qp *qp, const struct nupa_channel *channel,
 		       const struct nupa_msg *msg, const uint8_t *payload, const uint8_t *grh);
 typedef void nupa_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload,
 			  const uint8_t *grh);
-/* Delivers what has found a receive, drops what has waited for too long; polled: as for
- * nupa_backlog_run. */
+/* Delivers messages for which there is a receive, and drops those that have waited for too long.
+ * `polled` is as for nupa_backlog_run. */
 void nupa_backlog_offer(struct nupa_qp *qp, const struct nupa_cq *polled, nupa_deliver *deliver);
 
 #endif

@@ -107,8 +107,8 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 void nupa_responder_run_jobs(struct nupa_qp *qp);
 void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_responder_reset(struct nupa_qp *qp);
-/* Backlogs: delivers what has found a receive, drops what has waited for too long.  polled: the
- * program has found this CQ empty; NULL: none. */
+/* Backlogs: delivers messages for which there is a receive, and drops those that have waited for
+ * too long.  `polled` is a CQ that the program has found empty, or NULL. */
 void nupa_backlog_run(struct nupa_engine *engine, const struct nupa_cq *polled);
 
 /* backlog.c */

@@ -17,7 +17,7 @@ static bool is_connected(struct rsocket *rs)
 	       !nupa_load_acquire(&rs->peer_gone);
 }
 
-/* One that was accepted may be mapped at once, as soon as the peer is heard of. */
+/* riomap() may follow raccept() at once: it waits until the peer has sent something. */
 static bool is_heard_of(struct rsocket *rs)
 {
 	return nupa_load_acquire(&rs->state) != RS_ACCEPTED || nupa_load_acquire(&rs->broken) ||

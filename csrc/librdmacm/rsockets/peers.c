@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Destinations of datagrams.  A bound socket answers service ID requests with its QP's number.  A
- * sender asks once, or learns the number from a received datagram.  It asks again when it has not
- * heard from the peer for a while: another process may have its port by then. */
+ * sender asks once, or learns the number from a received datagram.  It asks again when no datagram
+ * of the peer has come for a while: another process may have its port by then. */
 #include "librdmacm/rsockets/datagram.h"
 
 #include <errno.h>

@@ -137,7 +137,7 @@ TEST(a_backlog_has_a_bound)
 	scene_close(&scene);
 }
 
-/* A peer that says for ever that it has one, and that it shrinks. */
+/* A peer that always publishes a backlog that shrinks. */
 TEST(a_peer_that_claims_a_backlog_holds_no_sender_for_ever)
 {
 	struct scene scene = scene_of(IBV_QPT_UD);

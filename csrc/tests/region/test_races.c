@@ -141,7 +141,7 @@ TEST(a_quota_holds_against_all_at_once)
 	nupa_fabric_put(takers.fabric);
 }
 
-/* All that can be done with regions, for ever. */
+/* Does all that can be done with regions, until killed. */
 static void live(struct nupa_fabric *fabric, uint64_t seed)
 {
 	const uint64_t shares[2][4] = { { 0 }, { BIT(1) } };
