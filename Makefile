@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Every target does its own set-up: Debian packages, .venv/, the build.  `.venv/bin/nupa` is the
-# command after any of them.  Targets that are up to date are not made again.
+# Every target does its own set-up: Debian packages, .venv/, the build.  Afterwards the command is
+# `.venv/bin/nupa`.  Targets that are up to date are not made again.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,7 +35,7 @@ demo: $(BUILD)/packages.run $(BUILD)/built ## a fabric, real RDMA programs on it
 test: test-c ## C and Python tests, without slow matrices and guests
 	@$(MAKE) --no-print-directory test-py
 
-# C tests wait half of their time: what only computes fills it.  pytest runs alone.
+# C tests wait half of their time, so clang-tidy runs beside them.  pytest runs alone.
 check: $(BUILD)/packages.test style $(BUILD)/pyverbs/built ## format, lint, types, layers, sanitizers, all tests: what CI runs
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target NICE="nice -n 19" tidy check-c
 	@NUPA_THOROUGH=1 $(MAKE) --no-print-directory test-py TESTS="not vm and not alone"
@@ -50,7 +50,7 @@ bench: $(BUILD)/packages.run $(BUILD)/built.dev $(VENV)/installed.dev ## benchma
 	$(BIN)/python -m pytest -q -o addopts=--import-mode=importlib benchmarks
 
 # The fuzzers run under ASan and UBSan, FUZZ_SECONDS for each of their cases.
-soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of deaths among checked traffic, then fuzzers: SOAK_ARGS, FUZZ_SECONDS
+soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of checked traffic while processes die, then fuzzers: SOAK_ARGS, FUZZ_SECONDS
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.soak.fm $(FM_SOAK_ARGS)
 	NUPA_ENDINGS=$${NUPA_ENDINGS:-250} $(BIN)/pytest -q tests/ecosystem/test_endings.py
@@ -104,7 +104,7 @@ format: $(VENV)/installed.dev ## rewrite C and Python in the project's style
 	$(BIN)/ruff format $(PY_DIRS)
 	$(BIN)/ruff check --fix-only --quiet $(PY_DIRS)
 
-# The tree that is tested, too.  From here on its warnings are errors: one that compiled with
+# The build tree of the tests, too.  From here on its warnings are errors: a file that compiled with
 # warnings before is compiled again, and fails.
 $(BUILD)/no-warnings: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/dev -DNUPA_TESTS=ON -DNUPA_WERROR=ON $(PYTHON_FLAG) >/dev/null
@@ -130,14 +130,14 @@ tidy: $(VENV)/installed.dev $(BUILD)/no-warnings
 		$(BIN)/clang-tidy -p $(BUILD)/dev --quiet 2>$(BUILD)/tidy.log \
 		|| { cat $(BUILD)/tidy.log; false; }
 
-# TSan of older compilers does not start where mmap is randomised by more bits than it knows.
+# TSan of older compilers does not start where the kernel randomises mmap by more bits than it knows.
 UNRANDOM := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 sanitize: $(BUILD)/packages.build ## C tests under ASan + UBSan, then under TSan
 	@$(MAKE) --no-print-directory $(BUILD)/sanitized.asan
 	@$(MAKE) --no-print-directory $(BUILD)/sanitized.tsan
 
-# Fuzzers take their time where they find most, under ASan (`make soak`: much more of it).
+# Fuzzers run longest under ASan, where they find most (`make soak`: much longer).
 FUZZ :=
 BRIEFLY = NUPA_FUZZ_SECONDS=$${NUPA_FUZZ_SECONDS:-0.5}
 $(BUILD)/sanitized.asan: SANITIZE := address,undefined
@@ -149,9 +149,9 @@ $(BUILD)/sanitized.%: $(C_TREE)
 	$(FUZZ) $(UNRANDOM) ctest --test-dir $(BUILD)/$* --output-on-failure --no-tests=error -j $(JOBS)
 	@touch $@
 
-# It shows that the C parts build without a warning, lay out the same structs, and do the same by
-# that machine's atomics, signal frames and assembly.  It does not show that loads and stores may go
-# out of order: QEMU keeps most of the order of the machine below it.  test_channel_order does that.
+# The tests show that the C parts build without a warning and lay out the same structs.  They run
+# ARM's atomics, signal frames and assembly.  They do not reorder loads and stores, as QEMU keeps
+# most of the order of the machine below it; test_channel_order does that.
 check-arm: $(BUILD)/packages.arm ## C tests for 64-bit ARM, in QEMU's user mode: a quarter of an hour
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/arm64 --toolchain $(abspath csrc/arm64.cmake) \
 		-DNUPA_TESTS=ON -DNUPA_WERROR=ON >/dev/null
@@ -166,7 +166,7 @@ $(BUILD)/pyverbs/built: tests/suites/build_pyverbs | $(BUILD)/packages.test $(VE
 	@tests/suites/build_pyverbs $(BIN) $(@D)
 	@touch $@
 
-# Guests and the soak take both cores: they run when the others are done (smoke).
+# Guests and the soak take both cores, so they run after the others (smoke).
 TESTS := not vm and not slow
 test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev
 	$(BIN)/pytest $(PYTEST_ARGS) -m "$(TESTS)"
@@ -177,11 +177,11 @@ smoke: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built
 test-vm: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests in QEMU guests, of all kinds
 	$(BIN)/pytest -m vm tests/system
 
-# The files are kept in the repository: packets of another implementation than ours.
+# The repository has these files: packets of another implementation.
 rxe-captures: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests/data/rxe_*.pcap, recorded anew in two QEMU guests
 	$(BIN)/python tests/data/record_rxe.py
 
-# Not of CI: it takes as long as CI for each of them.
+# CI does not run this: each system takes as long as CI itself.
 FRESH ?= bookworm trixie
 check-fresh: ## the README's two commands on bare Debian systems (FRESH='bookworm trixie'); needs root
 	.ci/fresh $(FRESH)
