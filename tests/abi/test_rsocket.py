@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Our rsocket.h against the system's <rdma/rsocket.h>: every function and constant."""
+"""Our rsocket_abi.h against the system's <rdma/rsocket.h>: every function and constant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-OURS = Path(__file__).resolve().parents[2] / "csrc" / "librdmacm" / "rsockets" / "rsocket.h"
+OURS = Path(__file__).resolve().parents[2] / "csrc" / "abi" / "rsocket_abi.h"
 THEIRS = Path("/usr/include/rdma/rsocket.h")
 FUNCTION = re.compile(r"^[a-z_]+ \*?(r\w+)\(", re.MULTILINE)
 CONSTANTS = (

@@ -12,6 +12,7 @@
 
 static int new_channel(struct rsocket *rs)
 {
+	rs->destroy_transport = rs_destroy_transport;
 	rs->events = rdma_create_event_channel();
 	if (!rs->events)
 		return -1;
@@ -190,6 +191,22 @@ void rs_take_cm_events(struct rsocket *rs)
 	pthread_mutex_unlock(&rs->control);
 	if (any)
 		rs_notify(rs);
+}
+
+/* rs->fd is readable. */
+void rs_take_events(struct rsocket *rs)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	pthread_mutex_lock(&rs->progress);
+	while (rs->cq && ibv_get_cq_event(rs->completions, &cq, &context) == 0) {
+		ibv_ack_cq_events(cq, 1);
+		rs->armed = 0;
+	}
+	pthread_mutex_unlock(&rs->progress);
+	rs_progress(rs);
+	rs_take_cm_events(rs);
 }
 
 static int take_over(struct rsocket *rs, const struct rsocket *listener, struct rdma_cm_id *id,

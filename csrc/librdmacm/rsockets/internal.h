@@ -20,7 +20,7 @@
 #include "base/atomics.h"
 #include "base/list.h"
 #include "abi/rdma_abi.h"
-#include "librdmacm/rsockets/rsocket.h"
+#include "abi/rsocket_abi.h"
 #include "librdmacm/rsockets/wire.h"
 #include "librdmacm/rsockets/verbs.h"
 
@@ -108,7 +108,15 @@ struct rs_io {
 	uint32_t peer_entries, peer_rkey;
 };
 
+struct rsocket;
 struct rs_datagrams;
+
+/* Steps of datagrams that differ from those of a stream. */
+struct rs_datagram_ops {
+	int (*drain)(struct rsocket *rs); /* completions; under `progress` */
+	int (*bound)(struct rsocket *rs); /* it has a port now */
+	void (*destroy)(struct rsocket *rs);
+};
 
 struct rsocket {
 	int refs; /* the first, and never cleared: table.c */
@@ -160,8 +168,10 @@ struct rsocket {
 	struct nupa_list queue;         /* of rsocket.queue_link, under control */
 	struct nupa_list queue_link;
 
-	struct rs_datagrams *datagrams;
-	struct nupa_list live_link; /* all of this process: table.c */
+	struct rs_datagrams *datagrams; /* NULL: a stream */
+	const struct rs_datagram_ops *datagram_ops;
+	void (*destroy_transport)(struct rsocket *rs); /* set with the first of its objects */
+	struct nupa_list live_link;                    /* all of this process: table.c */
 };
 
 /* Pieces of the program's memory, and the position in them. */
@@ -197,7 +207,8 @@ int rs_watch(struct rsocket *rs, int fd);
 void rs_unwatch(struct rsocket *rs, int fd);
 int rs_epoll_new(void);
 bool rs_fd_readable(int fd);
-int64_t rs_now_ns(void);
+struct nupa_list *rs_lock_live(void);
+void rs_unlock_live(void);
 
 /* memory.c: queue, rings and slots of a connection. */
 int rs_create_transport(struct rsocket *rs, struct rdma_cm_id *id);
@@ -210,9 +221,12 @@ int rs_new_id(struct rsocket *rs);
 int rs_apply_id_options(struct rsocket *rs);
 int rs_start_connect(struct rsocket *rs, const struct sockaddr *addr);
 void rs_take_cm_events(struct rsocket *rs);
+/* rs->fd is readable. */
+void rs_take_events(struct rsocket *rs);
 struct rsocket *rs_accept_request(struct rsocket *listener, struct rdma_cm_event *event);
 
-/* calls.c */
+/* address.c.  Binding is under `control`. */
+int rs_bind(struct rsocket *rs, const struct sockaddr *addr, socklen_t bytes);
 int rs_bind_anywhere(struct rsocket *rs);
 socklen_t rs_address_bytes(int family);
 bool rs_is_address(const struct rsocket *rs, const struct sockaddr *addr, socklen_t bytes);
@@ -226,50 +240,30 @@ void rs_unserve(struct rsocket *rs);
 
 /* listen.c */
 int rs_start_listening(struct rsocket *rs, int backlog);
-void rs_stop_listening(struct rsocket *rs);
 struct rsocket *rs_next_connection(struct rsocket *rs);
-
-/* close.c */
-void rs_close(struct rsocket *rs);
-void rs_leave(struct rsocket *rs);
-void rs_await_left(struct rsocket *rs, int64_t deadline_ns);
 
 /* progress.c: completions. */
 void rs_progress(struct rsocket *rs);
 void rs_arm(struct rsocket *rs);
-void rs_take_events(struct rsocket *rs);
 void rs_break(struct rsocket *rs, int error);
 enum rs_wr { RS_WR_DATA, RS_WR_CONTROL, RS_WR_END, RS_WR_RECEIVE };
 uint64_t rs_wr_id(enum rs_wr kind, uint64_t bytes, uint32_t wrs);
 int rs_post_idle(struct rsocket *rs);
 bool rs_post_control(struct rsocket *rs, uint32_t kind, uint32_t value, enum rs_wr wr);
 
-/* wait.c */
+/* notify.c: threads that sleep until the state changes, and time. */
 void rs_notify(struct rsocket *rs);
-int rs_wait(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns);
-int rs_wait_closed(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns);
 int rs_wake_fd(void);
 void rs_wake_clear(int wake_fd);
-int rs_poll_ms(int64_t deadline_ns, int most_ms);
-int64_t rs_deadline(int64_t timeout_ns);
 void rs_waiter_link(struct rsocket *rs, struct rs_waiter *waiter);
 void rs_waiter_unlink(struct rsocket *rs, struct rs_waiter *waiter);
+int64_t rs_now_ns(void);
+int64_t rs_deadline(int64_t timeout_ns);
+int rs_poll_ms(int64_t deadline_ns, int most_ms);
 
-/* datagram.c */
-int rs_create_datagrams(struct rsocket *rs);
-void rs_destroy_datagrams(struct rsocket *rs);
-int rs_drain_datagrams(struct rsocket *rs);
-short rs_state_of_datagrams(struct rsocket *rs);
-ssize_t rs_datagram_send(struct rsocket *rs, struct rs_pieces *from, int flags,
-			 const struct sockaddr *to);
-ssize_t rs_datagram_receive(struct rsocket *rs, struct rs_pieces *to, int flags,
-			    struct sockaddr_storage *from, bool *cut);
-
-int rs_connect_datagrams(struct rsocket *rs, const struct sockaddr *addr);
-const struct sockaddr *rs_datagram_peer(struct rsocket *rs);
-
-/* peers.c: destinations of datagrams. */
-int rs_serve_datagrams(struct rsocket *rs);
+/* wait.c */
+int rs_wait(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns);
+int rs_wait_closed(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns);
 
 /* send.c, receive.c */
 ssize_t rs_stream_send(struct rsocket *rs, struct rs_pieces *from, int flags);

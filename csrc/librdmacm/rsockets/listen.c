@@ -73,15 +73,3 @@ struct rsocket *rs_next_connection(struct rsocket *rs)
 	(void)!read(rs->accept_fd, &count, sizeof(count));
 	return container_of(first, struct rsocket, queue_link);
 }
-
-/* Connections that were never accepted end as if they had been closed. */
-void rs_stop_listening(struct rsocket *rs)
-{
-	struct rsocket *connection;
-
-	pthread_mutex_lock(&rs->control);
-	rs_unserve(rs);
-	pthread_mutex_unlock(&rs->control);
-	while ((connection = rs_next_connection(rs)))
-		rs_close(connection);
-}

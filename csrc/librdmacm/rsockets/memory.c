@@ -139,7 +139,7 @@ static void forget_mappings(struct rsocket *rs)
 void rs_destroy_transport(struct rsocket *rs)
 {
 	if (rs->datagrams)
-		rs_destroy_datagrams(rs);
+		rs->datagram_ops->destroy(rs);
 	if (rs->qp)
 		rdma_destroy_qp(rs->id);
 	rs->qp = NULL;

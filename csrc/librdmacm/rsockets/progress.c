@@ -219,7 +219,7 @@ void rs_progress(struct rsocket *rs)
 	if (!nupa_load_relaxed(&rs->cq))
 		return;
 	pthread_mutex_lock(&rs->progress);
-	n = rs->cq ? rs->datagrams ? rs_drain_datagrams(rs) : drain(rs) : 0;
+	n = rs->cq ? rs->datagrams ? rs->datagram_ops->drain(rs) : drain(rs) : 0;
 	pthread_mutex_unlock(&rs->progress);
 	if (n)
 		rs_notify(rs);
@@ -232,20 +232,4 @@ void rs_arm(struct rsocket *rs)
 	if (rs->cq && !rs->armed && ibv_req_notify_cq(rs->cq, 0) == 0)
 		rs->armed = 1;
 	pthread_mutex_unlock(&rs->progress);
-}
-
-/* rs->fd is readable. */
-void rs_take_events(struct rsocket *rs)
-{
-	struct ibv_cq *cq;
-	void *context;
-
-	pthread_mutex_lock(&rs->progress);
-	while (rs->cq && ibv_get_cq_event(rs->completions, &cq, &context) == 0) {
-		ibv_ack_cq_events(cq, 1);
-		rs->armed = 0;
-	}
-	pthread_mutex_unlock(&rs->progress);
-	rs_progress(rs);
-	rs_take_cm_events(rs);
 }

@@ -8,13 +8,11 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LEAF_BITS 10
 #define LEAF_FDS (1u << LEAF_BITS)
 #define LEAVES 1024u
-#define LEAVE_NS (INT64_C(1000) * RS_NS_PER_MS) /* a program ends this much later at most */
 
 static struct rsocket **leaves[LEAVES];
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -23,14 +21,6 @@ static struct nupa_list spare = { &spare, &spare };
 static uint32_t generation = 1;
 static uint32_t serials;
 static pthread_once_t at_fork_once = PTHREAD_ONCE_INIT;
-
-int64_t rs_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 /* A preloaded library may replace epoll_*, and call this one: so the kernel is asked itself. */
 int rs_epoll_new(void)
@@ -242,7 +232,8 @@ static void destroy(struct rsocket *rs)
 		close_inherited(rs); /* references of the parent's threads stay as they are */
 		return;
 	}
-	rs_destroy_transport(rs);
+	if (rs->destroy_transport)
+		rs->destroy_transport(rs);
 	if (rs->accept_fd >= 0)
 		close(rs->accept_fd);
 	close(rs->fd);
@@ -265,15 +256,14 @@ void rs_put(struct rsocket *rs)
 	errno = code;
 }
 
-/* A program that ends without closing: its peers get the data sent, and the end. */
-__attribute__((destructor)) static void end_streams_at_exit(void)
+/* All sockets of this process, by live_link.  None is created or destroyed until the unlock. */
+struct nupa_list *rs_lock_live(void)
 {
-	int64_t deadline_ns = rs_deadline(LEAVE_NS);
-
 	pthread_mutex_lock(&table_lock);
-	for (struct nupa_list *at = live.next; at != &live; at = at->next)
-		rs_leave(container_of(at, struct rsocket, live_link));
-	for (struct nupa_list *at = live.next; at != &live; at = at->next)
-		rs_await_left(container_of(at, struct rsocket, live_link), deadline_ns);
+	return &live;
+}
+
+void rs_unlock_live(void)
+{
 	pthread_mutex_unlock(&table_lock);
 }

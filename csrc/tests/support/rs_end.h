@@ -4,7 +4,7 @@
 #define NUPA_TESTS_RS_END_H
 
 #include "tests/support/cm_end.h"
-#include "librdmacm/rsockets/rsocket.h"
+#include "abi/rsocket_abi.h"
 
 #include <stdbool.h>
 

@@ -46,6 +46,8 @@ LAYERS = (
     "libibverbs",
     "librdmacm",
     "librdmacm/rsockets",
+    "librdmacm/rsockets/datagram",
+    "librdmacm/rsockets/calls",
     "binding",
     "tests",
 )

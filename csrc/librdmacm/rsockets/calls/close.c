@@ -9,6 +9,7 @@
  * it leaves the rest to the service thread. */
 #define CLOSE_NS (INT64_C(50) * RS_NS_PER_MS)
 #define SHUTDOWN_NS (INT64_C(5000) * RS_NS_PER_MS)
+#define LEAVE_NS (INT64_C(1000) * RS_NS_PER_MS) /* a program ends this much later at most */
 
 static bool is_connected(struct rsocket *rs)
 {
@@ -55,33 +56,6 @@ static int end_stream(struct rsocket *rs, int64_t deadline_ns)
 	}
 }
 
-int rshutdown(int socket, int how)
-{
-	struct rsocket *rs = rs_get(socket);
-	int result = 0;
-
-	if (!rs)
-		return -1;
-	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
-		result = RS_ERROR(EINVAL);
-	} else if (nupa_load_acquire(&rs->state) == RS_LISTENING && how != SHUT_WR) {
-		rs_stop_listening(rs);
-		nupa_store_release(&rs->state, RS_INIT);
-	} else if (!is_connected(rs) && !rs->datagrams) {
-		result = RS_ERROR(ENOTCONN);
-	} else {
-		if (how != SHUT_WR)
-			nupa_store_release(&rs->read_shut, 1);
-		if (how != SHUT_RD)
-			nupa_store_release(&rs->write_shut, 1);
-		if (how != SHUT_RD && !rs->datagrams)
-			result = end_stream(rs, rs_deadline(SHUTDOWN_NS));
-	}
-	rs_notify(rs);
-	rs_put(rs);
-	return result;
-}
-
 /* Whether the peer has all of it, or never will. */
 static bool finish(struct rsocket *rs, int64_t wait_ns)
 {
@@ -116,15 +90,29 @@ static void go_on_closing(struct rsocket *rs)
 		let_go(rs);
 }
 
+static void close_socket(struct rsocket *rs);
+
+/* Connections that were never accepted end as if they had been closed. */
+static void stop_listening(struct rsocket *rs)
+{
+	struct rsocket *connection;
+
+	pthread_mutex_lock(&rs->control);
+	rs_unserve(rs);
+	pthread_mutex_unlock(&rs->control);
+	while ((connection = rs_next_connection(rs)))
+		close_socket(connection);
+}
+
 /* Ends the socket, whose descriptor's reference this takes. */
-void rs_close(struct rsocket *rs)
+static void close_socket(struct rsocket *rs)
 {
 	const struct linger *linger = &rs->options.linger;
 
 	nupa_store_release(&rs->closing, 1);
 	if (!rs_is_inherited(rs)) {
 		if (nupa_load_acquire(&rs->serve))
-			rs_stop_listening(rs);
+			stop_listening(rs);
 		if (is_connected(rs) && !rs->datagrams &&
 		    !finish(rs,
 			    linger->l_onoff ? linger->l_linger * 1000 * RS_NS_PER_MS : CLOSE_NS) &&
@@ -138,6 +126,33 @@ void rs_close(struct rsocket *rs)
 	let_go(rs);
 }
 
+int rshutdown(int socket, int how)
+{
+	struct rsocket *rs = rs_get(socket);
+	int result = 0;
+
+	if (!rs)
+		return -1;
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR) {
+		result = RS_ERROR(EINVAL);
+	} else if (nupa_load_acquire(&rs->state) == RS_LISTENING && how != SHUT_WR) {
+		stop_listening(rs);
+		nupa_store_release(&rs->state, RS_INIT);
+	} else if (!is_connected(rs) && !rs->datagrams) {
+		result = RS_ERROR(ENOTCONN);
+	} else {
+		if (how != SHUT_WR)
+			nupa_store_release(&rs->read_shut, 1);
+		if (how != SHUT_RD)
+			nupa_store_release(&rs->write_shut, 1);
+		if (how != SHUT_RD && !rs->datagrams)
+			result = end_stream(rs, rs_deadline(SHUTDOWN_NS));
+	}
+	rs_notify(rs);
+	rs_put(rs);
+	return result;
+}
+
 int rclose(int socket)
 {
 	struct rsocket *rs = rs_get_quietly(socket);
@@ -148,13 +163,13 @@ int rclose(int socket)
 		rs_put(rs);
 		return RS_ERROR(EBADF);
 	}
-	rs_close(rs);
+	close_socket(rs);
 	rs_put(rs);
 	return 0;
 }
 
 /* At the program's end.  Other threads may hold anything, so it waits for none of their locks. */
-void rs_leave(struct rsocket *rs)
+static void leave(struct rsocket *rs)
 {
 	if (!is_connected(rs) || rs->datagrams || pthread_mutex_trylock(&rs->tx.lock))
 		return;
@@ -162,8 +177,21 @@ void rs_leave(struct rsocket *rs)
 	pthread_mutex_unlock(&rs->tx.lock);
 }
 
-void rs_await_left(struct rsocket *rs, int64_t deadline_ns)
+static void await_left(struct rsocket *rs, int64_t deadline_ns)
 {
 	if (is_connected(rs) && rs->end_posted && !end_arrived(rs))
 		rs_wait_closed(rs, end_arrived, deadline_ns);
+}
+
+/* A program that ends without closing: its peers get the data sent, and the end. */
+__attribute__((destructor)) static void end_streams_at_exit(void)
+{
+	int64_t deadline_ns = rs_deadline(LEAVE_NS);
+	const struct nupa_list *live = rs_lock_live();
+
+	for (struct nupa_list *at = live->next; at != live; at = at->next)
+		leave(container_of(at, struct rsocket, live_link));
+	for (struct nupa_list *at = live->next; at != live; at = at->next)
+		await_left(container_of(at, struct rsocket, live_link), deadline_ns);
+	rs_unlock_live();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The calls of <rdma/rsocket.h> that create, name and connect sockets. */
-#include "librdmacm/rsockets/internal.h"
+#include "librdmacm/rsockets/datagram/datagram.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,15 +9,6 @@
 #ifndef AF_IB
 #define AF_IB 27
 #endif
-
-#define SOCKADDR_IB_BYTES 48
-
-socklen_t rs_address_bytes(int family)
-{
-	return family == AF_INET6  ? sizeof(struct sockaddr_in6)
-	       : family == AF_INET ? sizeof(struct sockaddr_in)
-				   : SOCKADDR_IB_BYTES;
-}
 
 /* A new descriptor.  -1 with errno: EAFNOSUPPORT, EPROTONOSUPPORT, ENODEV without a fabric. */
 int rsocket(int domain, int type, int protocol)
@@ -45,28 +36,6 @@ int rsocket(int domain, int type, int protocol)
 	return rs->fd;
 }
 
-bool rs_is_address(const struct rsocket *rs, const struct sockaddr *addr, socklen_t bytes)
-{
-	if (!addr || bytes < sizeof(addr->sa_family) || addr->sa_family != rs->domain)
-		return false;
-	return bytes >= rs_address_bytes(rs->domain);
-}
-
-static int bind_locked(struct rsocket *rs, const struct sockaddr *addr, socklen_t bytes)
-{
-	struct sockaddr_storage to = { 0 };
-
-	if (rs->is_bound || nupa_load_relaxed(&rs->state) != RS_INIT || !rs->id)
-		return RS_ERROR(EINVAL);
-	memcpy(&to, addr, bytes < sizeof(to) ? bytes : sizeof(to));
-	if (rs_apply_id_options(rs))
-		return -1;
-	if (rdma_bind_addr(rs->id, (struct sockaddr *)&to)) /* ENODEV: another host's */
-		return RS_ERROR(errno == ENODEV ? EADDRNOTAVAIL : errno);
-	rs->is_bound = 1;
-	return rs->datagrams ? rs_serve_datagrams(rs) : 0;
-}
-
 /* -1 with errno: EINVAL, EAFNOSUPPORT, EADDRINUSE, EADDRNOTAVAIL. */
 int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 {
@@ -76,21 +45,11 @@ int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen)
 	if (!rs)
 		return -1;
 	pthread_mutex_lock(&rs->control);
-	result = rs_is_address(rs, addr, addrlen) ? bind_locked(rs, addr, addrlen)
+	result = rs_is_address(rs, addr, addrlen) ? rs_bind(rs, addr, addrlen)
 						  : RS_ERROR(addr ? EAFNOSUPPORT : EFAULT);
 	pthread_mutex_unlock(&rs->control);
 	rs_put(rs);
 	return result;
-}
-
-/* An unbound one gets a port of the fabric's choice.  Under `control`. */
-int rs_bind_anywhere(struct rsocket *rs)
-{
-	struct sockaddr_storage any = { .ss_family = (sa_family_t)rs->domain };
-
-	return rs->is_bound
-		   ? 0
-		   : bind_locked(rs, (struct sockaddr *)&any, rs_address_bytes(rs->domain));
 }
 
 /* -1 with errno: EOPNOTSUPP for datagrams, EINVAL when connected, EADDRINUSE. */
@@ -112,18 +71,6 @@ int rlisten(int socket, int backlog)
 	pthread_mutex_unlock(&rs->control);
 	rs_put(rs);
 	return result;
-}
-
-void rs_put_address(const struct sockaddr *from, int family, struct sockaddr *addr,
-		    socklen_t *bytes)
-{
-	socklen_t length = rs_address_bytes(family);
-
-	if (!bytes)
-		return;
-	if (addr)
-		memcpy(addr, from, *bytes < length ? *bytes : length);
-	*bytes = length;
 }
 
 /* The new descriptor; -1 with errno: EAGAIN, EINVAL when it does not listen, EINTR. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The calls that move data, in all the forms that sockets have. */
-#include "librdmacm/rsockets/internal.h"
+#include "librdmacm/rsockets/datagram/datagram.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * rpoll and rselect: rsockets and ordinary descriptors together. */
-#include "librdmacm/rsockets/internal.h"
+#include "librdmacm/rsockets/datagram/datagram.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * SOCK_DGRAM: each datagram is one UD message of a path MTU at most.  As with UDP, it may be lost
  * where no socket is bound or no receive is left. */
-#include "librdmacm/rsockets/datagram.h"
+#include "librdmacm/rsockets/datagram/datagram.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -87,28 +87,7 @@ static int create_slots(struct rs_datagrams *d)
 	return 0;
 }
 
-/* -1 with errno; rs_destroy_datagrams removes the objects created so far. */
-int rs_create_datagrams(struct rsocket *rs)
-{
-	struct ibv_context **devices;
-	struct ibv_context *verbs;
-	int n = 0;
-
-	devices = rdma_get_devices(&n);
-	verbs = devices && n > 0 ? devices[0] : NULL; /* it stays open */
-	rdma_free_devices(devices);
-	if (!verbs)
-		return RS_ERROR(ENODEV);
-	rs->datagrams = calloc(1, sizeof(*rs->datagrams));
-	if (!rs->datagrams)
-		return RS_ERROR(ENOMEM);
-	nupa_list_init(&rs->datagrams->peers);
-	if (create_queues(rs, verbs) || create_slots(rs->datagrams))
-		return -1;
-	return 0;
-}
-
-void rs_destroy_datagrams(struct rsocket *rs)
+static void destroy(struct rsocket *rs)
 {
 	struct rs_datagrams *d = rs->datagrams;
 
@@ -164,7 +143,7 @@ static bool arrived(struct rsocket *rs, struct ibv_wc *wc, uint32_t slot)
 }
 
 /* Takes completions.  Under `progress`. */
-int rs_drain_datagrams(struct rsocket *rs)
+static int drain(struct rsocket *rs)
 {
 	struct rs_datagrams *d = rs->datagrams;
 	struct ibv_wc wcs[COMPLETIONS_AT_ONCE];
@@ -264,7 +243,7 @@ static int send_now(struct rsocket *rs, struct rs_pieces *from, const struct in6
 
 	if (!peer)
 		return RS_ERROR(ENOENT);
-	rs_drain_datagrams(rs);
+	drain(rs);
 	if (!d->n_idle)
 		return 0;
 	slot = d->idle[--d->n_idle];
@@ -345,7 +324,7 @@ static ssize_t receive_now(struct rsocket *rs, struct rs_pieces *to, int flags,
 	const uint8_t *at;
 	size_t bytes;
 
-	rs_drain_datagrams(rs);
+	drain(rs);
 	if (!d->count)
 		return -1;
 	at = d->arrivals + (size_t)arrival->slot * ARRIVAL_BYTES + RS_GRH_BYTES +
@@ -386,4 +365,32 @@ ssize_t rs_datagram_receive(struct rsocket *rs, struct rs_pieces *to, int flags,
 		if (rs_wait(rs, can_read, deadline_ns))
 			return -1;
 	}
+}
+
+static const struct rs_datagram_ops ops = {
+	.drain = drain,
+	.bound = rs_serve_datagrams,
+	.destroy = destroy,
+};
+
+/* -1 with errno; rs_put removes the objects created so far. */
+int rs_create_datagrams(struct rsocket *rs)
+{
+	struct ibv_context **devices;
+	struct ibv_context *verbs;
+	int n = 0;
+
+	devices = rdma_get_devices(&n);
+	verbs = devices && n > 0 ? devices[0] : NULL; /* it stays open */
+	rdma_free_devices(devices);
+	if (!verbs)
+		return RS_ERROR(ENODEV);
+	rs->datagram_ops = &ops;
+	rs->datagrams = calloc(1, sizeof(*rs->datagrams));
+	if (!rs->datagrams)
+		return RS_ERROR(ENOMEM);
+	nupa_list_init(&rs->datagrams->peers);
+	if (create_queues(rs, verbs) || create_slots(rs->datagrams))
+		return -1;
+	return 0;
 }

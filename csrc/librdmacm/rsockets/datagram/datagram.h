@@ -41,6 +41,19 @@ struct rs_datagrams {
 	bool is_connected;
 };
 
+/* For the calls. */
+int rs_create_datagrams(struct rsocket *rs);
+short rs_state_of_datagrams(struct rsocket *rs);
+ssize_t rs_datagram_send(struct rsocket *rs, struct rs_pieces *from, int flags,
+			 const struct sockaddr *to);
+ssize_t rs_datagram_receive(struct rsocket *rs, struct rs_pieces *to, int flags,
+			    struct sockaddr_storage *from, bool *cut);
+
+int rs_connect_datagrams(struct rsocket *rs, const struct sockaddr *addr);
+const struct sockaddr *rs_datagram_peer(struct rsocket *rs);
+
+/* peers.c: destinations. */
+int rs_serve_datagrams(struct rsocket *rs);
 void rs_address_key(const struct sockaddr *addr, struct in6_addr *key, uint16_t *port);
 void rs_key_address(const struct in6_addr *key, uint16_t port, int family,
 		    struct sockaddr_storage *addr);

@@ -2,7 +2,7 @@
  * Destinations of datagrams.  A bound socket answers service ID requests with its QP's number.  A
  * sender asks once, or learns the number from a received datagram.  It asks again when no datagram
  * of the peer has come for a while: another process may have its port by then. */
-#include "librdmacm/rsockets/datagram.h"
+#include "librdmacm/rsockets/datagram/datagram.h"
 
 #include <errno.h>
 #include <stdlib.h>
