@@ -201,8 +201,8 @@ static struct nupa_qp *qp_alloc(struct ibv_context *context, struct ibv_pd *pd,
 	return qp;
 }
 
-static struct ibv_qp *qp_make(struct ibv_context *context, struct ibv_pd *pd, struct ibv_xrcd *xrcd,
-			      struct ibv_qp_init_attr *init)
+static struct nupa_qp *qp_make(struct ibv_context *context, struct ibv_pd *pd,
+			       struct ibv_xrcd *xrcd, struct ibv_qp_init_attr *init)
 {
 	struct nupa_engine *engine = nupa_engine_of(context);
 	int error = check_init(context, init);
@@ -234,68 +234,7 @@ static struct ibv_qp *qp_make(struct ibv_context *context, struct ibv_pd *pd, st
 		errno = error;
 		return NULL;
 	}
-	return &qp->ibv;
-}
-
-struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
-{
-	if (init->qp_type ==
-	    IBV_QPT_XRC_RECV) { /* has an XRC domain, and no PD: ibv_create_qp_ex */
-		errno = EINVAL;
-		return NULL;
-	}
-	return qp_make(pd->context, pd, NULL, init);
-}
-
-struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *ex)
-{
-	struct ibv_qp_init_attr init = {
-		.qp_context = ex->qp_context,
-		.send_cq = ex->send_cq,
-		.recv_cq = ex->recv_cq,
-		.srq = ex->srq,
-		.cap = ex->cap,
-		.qp_type = ex->qp_type,
-		.sq_sig_all = ex->sq_sig_all,
-	};
-	bool target = ex->qp_type == IBV_QPT_XRC_RECV;
-	uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
-			 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | (target ? IBV_QP_INIT_ATTR_XRCD : 0u);
-	struct ibv_qp *qp;
-
-	if (target
-		? !(ex->comp_mask & IBV_QP_INIT_ATTR_XRCD) || ex->xrcd->context != context
-		: !(ex->comp_mask & IBV_QP_INIT_ATTR_PD) || !ex->pd || ex->pd->context != context) {
-		errno = EINVAL;
-		return NULL;
-	}
-	if (ex->comp_mask & ~known ||
-	    (ex->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
-	     ex->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB)) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
-	qp = target ? qp_make(context, NULL, ex->xrcd, &init)
-		    : qp_make(context, ex->pd, NULL, &init);
-	if (!qp)
-		return NULL;
-	ex->cap = init.cap;
-	qp_of(qp)->block_self_mcast = ex->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
-				      ex->create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
-	if (ex->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
-	    (errno = nupa_qp_ex_init(qp_of(qp), ex->send_ops_flags))) {
-		int error = errno;
-
-		nupa_destroy_qp(qp);
-		errno = error;
-		return NULL;
-	}
 	return qp;
-}
-
-struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp)
-{
-	return qp_of(qp)->builder ? &qp_of(qp)->ibv_ex : NULL;
 }
 
 /* --- destruction --------------------------------------------------------------------- */
@@ -327,11 +266,12 @@ static bool close_own_handle(struct nupa_qp *qp, struct nupa_context *context)
 	return --qp->opens == 0;
 }
 
-int nupa_destroy_qp(struct ibv_qp *ibv)
+static int qp_destroy(struct nupa_qp *qp)
 {
-	struct nupa_qp *qp = qp_of(ibv), *gone = qp;
+	struct nupa_qp *gone = qp;
 	struct nupa_engine *engine = qp->engine;
-	struct nupa_context *context = container_of(ibv->context, struct nupa_context, ibv.context);
+	struct nupa_context *context =
+	    container_of(qp->ibv.context, struct nupa_context, ibv.context);
 
 	nupa_engine_lock(engine);
 	if (qp->mcast_groups) { /* man ibv_destroy_qp */
@@ -357,4 +297,75 @@ int nupa_destroy_qp(struct ibv_qp *ibv)
 		qp_free(gone);
 	}
 	return 0;
+}
+
+int nupa_destroy_qp(struct ibv_qp *ibv)
+{
+	return qp_destroy(qp_of(ibv));
+}
+
+/* --- verbs --------------------------------------------------------------------------- */
+
+struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	struct nupa_qp *qp;
+
+	/* An XRC target has a domain, and no PD: ibv_create_qp_ex. */
+	if (init->qp_type == IBV_QPT_XRC_RECV) {
+		errno = EINVAL;
+		return NULL;
+	}
+	qp = qp_make(pd->context, pd, NULL, init);
+	return qp ? &qp->ibv : NULL;
+}
+
+struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *ex)
+{
+	struct ibv_qp_init_attr init = {
+		.qp_context = ex->qp_context,
+		.send_cq = ex->send_cq,
+		.recv_cq = ex->recv_cq,
+		.srq = ex->srq,
+		.cap = ex->cap,
+		.qp_type = ex->qp_type,
+		.sq_sig_all = ex->sq_sig_all,
+	};
+	bool target = ex->qp_type == IBV_QPT_XRC_RECV;
+	uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+			 IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | (target ? IBV_QP_INIT_ATTR_XRCD : 0u);
+	struct nupa_qp *qp;
+
+	if (target
+		? !(ex->comp_mask & IBV_QP_INIT_ATTR_XRCD) || ex->xrcd->context != context
+		: !(ex->comp_mask & IBV_QP_INIT_ATTR_PD) || !ex->pd || ex->pd->context != context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (ex->comp_mask & ~known ||
+	    (ex->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
+	     ex->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	qp = target ? qp_make(context, NULL, ex->xrcd, &init)
+		    : qp_make(context, ex->pd, NULL, &init);
+	if (!qp)
+		return NULL;
+	ex->cap = init.cap;
+	qp->block_self_mcast = ex->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
+			       ex->create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+	if (ex->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
+	    (errno = nupa_qp_ex_init(qp, ex->send_ops_flags))) {
+		int error = errno;
+
+		qp_destroy(qp);
+		errno = error;
+		return NULL;
+	}
+	return &qp->ibv;
+}
+
+struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return qp_of(qp)->builder ? &qp_of(qp)->ibv_ex : NULL;
 }

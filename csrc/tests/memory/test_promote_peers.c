@@ -209,7 +209,7 @@ extern uint8_t __bss_start[], _end[];
 
 static void reach_bss(const struct owner *owner)
 {
-	struct ibv_mr *mr = reg(owner, __bss_start, (size_t)(_end - __bss_start));
+	struct ibv_mr *mr = reg(owner, __bss_start, (uintptr_t)_end - (uintptr_t)__bss_start);
 
 	ask(owner, IBV_WR_RDMA_WRITE, mr, zeros, SOME, UINT64_C(0x0606060606060606));
 	CHECK(is_filled(zeros, SOME, 6));

@@ -67,7 +67,7 @@ struct scene scene_of(enum ibv_qp_type type)
 
 void scene_close(struct scene *scene)
 {
-	struct nupa_engine *engine = scene->to->qp ? qp_of(scene->to)->engine : NULL;
+	struct nupa_engine *engine = qp_of(scene->to)->engine;
 
 	nupa_engine_lock(engine);
 	CHECK(!qp_of(scene->to)->backlog.n && nupa_list_empty(&engine->backlogs));
