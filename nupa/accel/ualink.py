@@ -364,7 +364,7 @@ class UalinkWindow(WindowBase):
                 pass
         if transfer.pending or transfer.failed is not Status.OKAY:
             why = transfer.failed if not transfer.pending else "the accelerator was detached"
-            raise RemoteError(f"{self.name}: not done: {why}")
+            raise RemoteError(f"{self.name}: the transfer failed: {why}")
 
 
 def _parts(start: int, size: int) -> Iterator[tuple[int, int]]:

@@ -172,14 +172,14 @@ def _fraction(value: float, what: str) -> Fraction:
     try:
         return Fraction(value)
     except (ValueError, OverflowError):  # not a number, or infinite
-        raise _wrong(value, what, "a number is wanted") from None
+        raise _wrong(value, what, "write a number") from None
 
 
 def _whole(found: Fraction, value: float | str, what: str) -> int:
     if not 0 <= found <= _U64_MAX:
-        raise _wrong(value, what, "from 0 to what 64 bits hold")
+        raise _wrong(value, what, "write 0 to 2^64 - 1 of the smallest unit")
     if 0 < found < 1:
-        raise _wrong(value, what, "0, or at least 1 of the smallest unit")
+        raise _wrong(value, what, "write 0, or at least 1 of the smallest unit")
     return round(found)
 
 

@@ -71,13 +71,13 @@ def _size(text: str) -> int | Literal["all"]:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number of bytes, or all") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number of bytes, or all") from None
 
 
 def _hosts(text: str) -> tuple[str, str]:
     names = text.split(",")
     if len(names) != 2 or not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r}: two hosts are needed, as host0,host1")
+        raise argparse.ArgumentTypeError(f"{text!r}: write two hosts, as host0,host1")
     return names[0], names[1]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa pool`: manage memory that hosts share: regions and quotas."""
+"""`nupa pool`: manages memory that hosts share: regions and quotas."""
 
 from __future__ import annotations
 

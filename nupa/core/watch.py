@@ -148,7 +148,7 @@ class Watch(Closing):
         unknown = [port for port in self.ports if not 0 <= port < n_ports]
         if unknown:
             raise LocalError(
-                f"there is no port {unknown[0]}: they go to {n_ports - 1}", errno.EINVAL
+                f"there is no port {unknown[0]}: ports are 0 to {n_ports - 1}", errno.EINVAL
             )
         bits = sum(1 << LEVELS[level] - 1 for level in self.levels)
         why = ffi.new("char[]", WHY_BYTES)

@@ -10,7 +10,7 @@ from uuid import UUID
 def byte(text: str) -> int:
     """Returns the number of a port, vPPB, virtual switch or LD."""
     if not text.isdecimal() or int(text) > 254:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number from 0 to 254")
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number from 0 to 254")
     return int(text)
 
 
@@ -21,7 +21,7 @@ def opcode(text: str) -> int:
     except ValueError:
         value = -1
     if not 0 <= value <= 0xFFFF:
-        raise argparse.ArgumentTypeError(f"{text!r}: an opcode like 5100")
+        raise argparse.ArgumentTypeError(f"{text!r}: write an opcode, like 5100")
     return value
 
 
@@ -30,14 +30,14 @@ def data(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: hexadecimal digits, two a byte") from error
+        raise argparse.ArgumentTypeError(f"{text!r}: write hexadecimal bytes") from error
 
 
 def setting(text: str) -> tuple[str, int]:
     """Returns the name and the value of "name=value"."""
     name, equals, value = text.partition("=")
     if not equals or not value.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: a setting like severe_percent=40")
+        raise argparse.ArgumentTypeError(f"{text!r}: write a setting, like severe_percent=40")
     return name, int(value)
 
 
@@ -46,4 +46,4 @@ def uuid(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: a UUID, of 32 hexadecimal digits") from error
+        raise argparse.ArgumentTypeError(f"{text!r}: write 32 hexadecimal digits") from error

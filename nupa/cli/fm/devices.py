@@ -37,7 +37,7 @@ def qos(args: argparse.Namespace, fm: FabricManager) -> None:
     now = fm.qos(args.port)
     changes = dict(args.change)
     if unknown := changes.keys() - now._asdict().keys():
-        raise LocalError(f"{min(unknown)!r}  is not a setting: {', '.join(now._fields)}")
+        raise LocalError(f"{min(unknown)!r} is not a setting: choose {', '.join(now._fields)}")
     if changes:
         now = fm.set_qos(args.port, now._replace(**changes))
     if args.json:

@@ -82,7 +82,7 @@ def aer(args: argparse.Namespace, fm: FabricManager) -> None:
     from nupa.cxl.switch.vppb import Severity
 
     if args.vppb != "upstream" and not args.vppb.isdecimal():
-        raise LocalError(f"{args.vppb!r}: the number of a vPPB, or upstream")
+        raise LocalError(f"{args.vppb!r}: write the number of a vPPB, or upstream")
     vppb = None if args.vppb == "upstream" else int(args.vppb)
     severity = Severity.CORRECTABLE if args.correctable else Severity.UNCORRECTABLE
     fm.generate_aer(args.vcs, vppb, args.bit, severity)

@@ -235,7 +235,7 @@ class HostCache:
         self._bus = bus
         self.shape = shape
         if shape.sets < 1:
-            raise LocalError(f"a cache of {shape.sets} sets: it has at least one")
+            raise LocalError(f"a cache of {shape.sets} sets: give at least one")
         self._set(shape.sets)
 
     def _set(self, sets: int) -> None:

@@ -77,7 +77,7 @@ class DeviceCache:
 
     def __init__(self, send: Send, limit: int) -> None:
         if limit < 1:
-            raise LocalError(f"a cache of {limit} lines: it has at least one")
+            raise LocalError(f"a cache of {limit} lines: give at least one")
         self.limit = limit
         self.hits = self.misses = self.evictions = 0
         self._send = send

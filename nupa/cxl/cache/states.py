@@ -162,7 +162,7 @@ def may_ask(name: str, state: Mesi) -> CacheRequest:
     """Returns the row of a request.  TransitionError: *state* does not allow it."""
     row = REQUESTS.get(name)
     if row is None:
-        raise TransitionError(f"CXL.cache has no request {name!r}: {', '.join(REQUESTS)}")
+        raise TransitionError(f"CXL.cache has no request {name!r}: it has {', '.join(REQUESTS)}")
     if state not in row.before:
         states = " or ".join(each.name for each in sorted(row.before))
         raise TransitionError(f"{name} of a line in {state.name}: it has to be in {states}")
@@ -174,7 +174,7 @@ def may_answer(row: CacheRequest, answer: HostAnswer) -> HostAnswer:
     if answer not in row.answers:
         said = ", ".join(each.name for each in answer.responses) or "data alone"
         grant = "" if answer.grant is None else f" with {answer.grant.name}"
-        raise TransitionError(f"{row.name} is answered by {said}{grant}: CXL 3.1 3.2.4.3.9")
+        raise TransitionError(f"{said}{grant} does not answer {row.name} (CXL 3.1 3.2.4.3.9)")
     return answer
 
 
@@ -186,6 +186,6 @@ def may_respond(snoop: H2DReqOpcode, granted: Mesi, outcome: SnoopOutcome) -> Sn
     states = {I: (I,), S: (I, S), E: (I, S, E, M), M: (I, S, E, M)}[granted]
     if not any(outcome in SNOOPED[snoop, state] for state in states):
         raise TransitionError(
-            f"{outcome.response.name} to {snoop.name} of a line in {granted.name}"
+            f"{outcome.response.name} does not answer {snoop.name} of a line in {granted.name}"
         )
     return outcome

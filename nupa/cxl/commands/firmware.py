@@ -43,7 +43,7 @@ class Firmware:
         image_bytes_max: int = 64 << 20,
     ) -> None:
         if not 2 <= slots <= SLOTS:
-            raise ValueError(f"{slots} slots, not 2 to {SLOTS}")
+            raise ValueError(f"{slots} slots: choose 2 to {SLOTS}")
         self.slots = [revision.encode("ascii").ljust(REVISION_BYTES, b"\0")] + [b""] * (slots - 1)
         if len(self.slots[0]) > REVISION_BYTES:
             raise ValueError(f"{revision!r} is longer than {REVISION_BYTES} bytes")

@@ -78,7 +78,7 @@ class HostAgent:
 
     def __init__(self, memory_bytes: int, *, lines: int = 4096, trace: int = 1024) -> None:
         if memory_bytes % LINE_BYTES or lines < 1:
-            raise LocalError(f"{memory_bytes} bytes, {lines} lines: whole lines, at least one")
+            raise LocalError(f"{memory_bytes} bytes, {lines} lines: give whole lines, at least 1")
         self.lock = RLock()
         self.memory = Memory.anonymous(memory_bytes)
         self.memory_bytes = memory_bytes
@@ -96,7 +96,7 @@ class HostAgent:
         if device.host is not None:
             raise LocalError(f"{device.name} has a host already: detach it first")
         if base % (1 << 28) or base < self.memory_bytes:
-            raise LocalError(f"{base:#x}: a multiple of 256 MiB behind the host's memory is needed")
+            raise LocalError(f"{base:#x}: take a multiple of 256 MiB behind the host's memory")
         for other in self._devices:
             if base < other.base + other.memory_bytes and other.base < end:
                 raise LocalError(f"{base:#x}: memory of {other.name} is there")

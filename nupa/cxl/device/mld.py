@@ -57,7 +57,7 @@ class Qos:
         }
         for name, (least, most) in ranges.items():
             if not least <= getattr(self, name) <= most:
-                raise MldError(f"{name} is {getattr(self, name)}: it is {least} to {most}")
+                raise MldError(f"{name} is {getattr(self, name)}: choose {least} to {most}")
 
 
 class Mld:
@@ -81,23 +81,23 @@ class Mld:
         dynamic: DynamicCapacity | None = None,
     ) -> None:
         if not 1 <= lds <= MOST_LDS:
-            raise MldError(f"{lds} logical devices: an MLD has 1 to {MOST_LDS}")
+            raise MldError(f"{lds} logical devices: choose 1 to {MOST_LDS}")
         if granularity_bytes not in GRANULARITIES:
-            raise MldError(f"{granularity_bytes:#x} bytes: the granularity is 256, 512 or 1024 MiB")
+            raise MldError(f"granularity {granularity_bytes:#x}: choose 256, 512 or 1024 MiB")
         if memory_bytes % granularity_bytes or memory_bytes <= 0:
             raise MldError(f"{memory_bytes:#x} bytes are not a multiple of {granularity_bytes:#x}")
         regions = dynamic.regions if dynamic else []
         if any(region.dpa < memory_bytes for region in regions):
-            raise MldError(f"dynamic capacity is behind the {memory_bytes:#x} bytes of LDs")
+            raise MldError(f"dynamic capacity begins below {memory_bytes:#x}, the LDs' end")
         if dynamic and len(dynamic.hosts) < lds:
-            raise MldError(f"{lds} logical devices: the dynamic capacity is for fewer hosts")
+            raise MldError(f"{lds} LDs: dynamic capacity has {len(dynamic.hosts)} hosts")
         self.name = name
         self.serial = serial
         self.link = link
         self._end = max([memory_bytes, *(region.end for region in regions)])
         self.memory = memory or Memory.anonymous(self._end)
         if self.memory.size < self._end:
-            raise MldError(f"{self.memory.size:#x} bytes were given: {name} has {self._end:#x}")
+            raise MldError(f"{self.memory.size:#x} bytes given: {name} needs {self._end:#x}")
         self.memory_bytes = memory_bytes
         self.granularity_bytes = granularity_bytes
         self._free = list(range(memory_bytes // granularity_bytes))
@@ -188,7 +188,7 @@ class Mld:
         steps = self._steps[self.check(ld)]
         index, rest = divmod(dpa, self.granularity_bytes)
         if not 0 <= index < len(steps):
-            raise MldError(f"{dpa:#x}: LD {ld} has {len(steps)} × {self.granularity_bytes:#x}")
+            raise MldError(f"LD {ld} has no memory at {dpa:#x}: it has {len(steps)} steps")
         return steps[index] * self.granularity_bytes + rest
 
     def allocate(self, first: int, steps: Sequence[int]) -> None:
@@ -202,8 +202,8 @@ class Mld:
         total = sum(wanted.get(n, len(had)) for n, had in enumerate(self._steps))
         if min(steps) < 0 or total > self.memory_bytes // self.granularity_bytes:
             raise MldError(
-                f"{total} × {self.granularity_bytes:#x} bytes: {self.name} has "
-                f"{self.memory_bytes // self.granularity_bytes}"
+                f"{total} steps of {self.granularity_bytes:#x} bytes: {self.name} has "
+                f"{self.memory_bytes // self.granularity_bytes} of them"
             )
         size = self.granularity_bytes
         for number, count in wanted.items():  # free steps first, then take some
@@ -240,7 +240,7 @@ class Mld:
         if limit:
             self.bandwidth_limit = now
         elif sum(now) > 256:
-            raise MldError(f"{sum(now)}/256 of the bandwidth exceed the whole")
+            raise MldError(f"{sum(now)}/256 of the bandwidth: LDs share 256/256")
         else:
             self.bandwidth = now
 

@@ -145,7 +145,7 @@ class DecoderSet:
             raise CommitError(f"{size:#x} bytes at {base:#x} do not end before 2**64")
         below, above = self.decoders[:number], self.decoders[number + 1 :]
         if None in below:
-            raise CommitError(f"decoder {below.index(None)} is not committed: it comes first")
+            raise CommitError(f"decoder {below.index(None)} is not committed: commit it first")
         last = below[-1] if below else None
         following = next((each for each in above if each), None)
         if last and base < last.end:
@@ -172,7 +172,7 @@ class DecoderSet:
         if needs and not can[f"capability.interleave_{needs}"]:
             raise CommitError(f"the component does not interleave {ways} ways")
         if not self.is_device and ways > can["capability.target_count"]:
-            raise CommitError(f"{ways} ways, but {can['capability.target_count']} targets")
+            raise CommitError(f"{ways} ways exceed {can['capability.target_count']} targets")
         interleave = Interleave(ways, GRANULARITIES[granularity])
         choosing = range(interleave.shift, interleave.shift + interleave.bits)
         able = {

@@ -127,7 +127,7 @@ class Bus(Closing):
         self._memory = memory
         bus = lib.nupa_cxl_bus_new(devices + 1, ports)
         if bus == ffi.NULL:
-            raise LocalError(f"a bus of {devices} devices and {ports} ports", ffi.errno)
+            raise LocalError(f"cannot make a bus of {devices} devices and {ports} ports", ffi.errno)
         self._bus = ffi.gc(bus, lib.nupa_cxl_bus_free)
         self.cache: HostCache | None = None
         if cache is not None:

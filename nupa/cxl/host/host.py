@@ -200,7 +200,7 @@ class Host(Closing):
             planned = plan(ordered, window, granularity)
             size = size or ways * min(each.capacity - each.used for each in ordered)
             if size <= 0 or size % (ways * STEP):
-                raise RegionError(f"{size:#x} bytes: a multiple of {ways} times 256 MiB is needed")
+                raise RegionError(f"{size:#x} bytes: take a multiple of {ways} times 256 MiB")
             base = place(planned, window, size, self.regions)
             if any(each.used + size // ways > each.capacity for each in ordered):
                 raise RegionError(f"{size:#x} bytes of {ways} devices: one of them has less left")
@@ -214,7 +214,7 @@ class Host(Closing):
             self._forget_lost()
             listed = device.driver.regions if device.driver else []
             if not 0 <= index < len(listed):
-                raise RegionError(f"{device.name} has {len(listed)} regions of dynamic capacity")
+                raise RegionError(f"{device.name} has no dynamic capacity region {index}")
             dynamic, window = listed[index], self._window_of([device])
             planned = plan([device], window, 256, dynamic.dpa)
             base = place(planned, window, dynamic.size, self.regions)
@@ -236,7 +236,7 @@ class Host(Closing):
         3.1 8.2.4.20.12)."""
         with self.root.lock:
             if region not in self.regions or not (region.lost or self.regions[-1] is region):
-                raise RegionError("regions are destroyed from the last one on")
+                raise RegionError("the region is not the last one: destroy later ones first")
             self.regions.remove(region)
             decommit(self.root, region)
 

@@ -39,10 +39,12 @@ def plan(
     a region."""
     ways, above = len(devices), window.interleave.ways
     if len(set(devices)) < ways or ways not in CODE_OF_WAYS or ways % above:
-        raise RegionError(f"{ways} devices below a window of {above} ways: each once, in turns")
+        raise RegionError(
+            f"{ways} devices below a window of {above} ways: name each once, in turns"
+        )
     for position, each in enumerate(devices):
         if window.targets[position % above] != each.uid:
-            raise RegionError(f"{each.name} is at {position}, whose turn is another bridge's")
+            raise RegionError(f"{each.name} is at position {position}, the turn of another bridge")
     found: list[Programmed] = []
     reached = dict.fromkeys(devices, above)
     for level in range(max(len(each.route) for each in devices)):
@@ -62,7 +64,7 @@ def plan(
                 reached[devices[at]] = done * len(targets)
     for each in devices:
         if reached[each] != ways:
-            raise RegionError(f"{each.name} has a turn in {reached[each]}, not in {ways}")
+            raise RegionError(f"{each.name} has 1 turn in {reached[each]}, not in {ways}")
         found.append(Programmed(each.decoders, _interleave(ways, granularity), dpa=dpa))
     return found
 
@@ -142,7 +144,7 @@ def _skip(what: Programmed) -> int:
         elif other:
             end += other.size // len(other.devices)
     if what.dpa is None or what.dpa < end:
-        raise RegionError(f"{what.decoders.name}: memory at {what.dpa} is below {end:#x}")
+        raise RegionError(f"{what.decoders.name}: memory at {what.dpa or 0:#x} is below {end:#x}")
     return what.dpa - end
 
 

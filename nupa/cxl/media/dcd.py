@@ -65,7 +65,7 @@ class DynamicCapacity:
         self.generation = 0  # grows when a tag, or one of its hosts, changes
         self._media = media
         if not 1 <= len(self.regions) <= REGIONS_MAX:
-            raise DcdError(f"{len(self.regions)} regions: a device has 1 to {REGIONS_MAX}")
+            raise DcdError(f"{len(self.regions)} regions: choose 1 to {REGIONS_MAX}")
         end = 0
         for region in self.regions:
             region.check()

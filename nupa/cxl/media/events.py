@@ -205,7 +205,7 @@ class EventLog:
 
     def __init__(self, limit: int) -> None:
         if not 1 <= limit < _HANDLE_MAX:
-            raise ValueError(f"a log of {limit} records")
+            raise ValueError(f"a log of {limit} records: choose 1 to {_HANDLE_MAX - 1}")
         self.limit = limit
         self.overflow_count = 0
         self._overflow_ns = (0, 0)

@@ -73,5 +73,5 @@ class PlainMedia:
 
     def _range(self, dpa: int, size: int) -> slice:
         if not 0 <= dpa <= dpa + size <= self.size:
-            raise MediaError(f"{size} bytes at {dpa:#x}: there are {self.size:#x}")
+            raise MediaError(f"{size} bytes at {dpa:#x}: the memory has {self.size:#x}")
         return slice(dpa, dpa + size)

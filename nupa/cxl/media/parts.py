@@ -51,7 +51,9 @@ class Memory(PlainMedia):
         self._kept = borrow(self._buffer, writable=True)
         handle = lib.nupa_cxl_memory_new(self._kept + start, self.size)
         if handle == ffi.NULL:
-            raise LocalError(f"memory of {self.size:#x} bytes", ffi.errno)
+            raise LocalError(
+                f"cannot make memory of {self.size:#x} bytes: {os.strerror(ffi.errno)}", ffi.errno
+            )
         #: The C `struct nupa_cxl_memory *`.
         self.handle = ffi.gc(handle, lib.nupa_cxl_memory_free)
 
@@ -89,7 +91,7 @@ class Memory(PlainMedia):
         """Tells whether the line is poisoned.  MediaError: outside."""
         answer = lib.nupa_cxl_memory_is_poisoned(self.handle, offset)
         if answer < 0:
-            raise MediaError(f"poison at {offset:#x}: there are {self.size:#x} bytes")
+            raise MediaError(f"poison at {offset:#x}: the memory has {self.size:#x} bytes")
         return bool(answer)
 
 
@@ -114,7 +116,9 @@ class SparseFile(Closing):
             self._map = mmap.mmap(self._fd, size, flags=flags)
         except OSError as error:
             os.close(self._fd)
-            raise LocalError(f"a memory file of {size:#x} bytes", error.errno or 0) from error
+            raise LocalError(
+                f"cannot make a file of {size:#x} bytes: {error}", error.errno or 0
+            ) from error
         self._used = 0
         self._closer = finalize(self, os.close, self._fd)
 
@@ -206,7 +210,7 @@ class PartedMedia:
     def clear(self, dpa: int, size: int) -> None:
         """Clears bytes, except of shared parts."""
         if not 0 <= dpa <= dpa + size <= self.size:
-            raise MediaError(f"{size} bytes at {dpa:#x}: there are {self.size:#x}")
+            raise MediaError(f"{size} bytes at {dpa:#x}: the memory has {self.size:#x}")
         for part in self.parts:
             first, end = max(dpa, part.dpa), min(dpa + size, part.end)
             if first < end and not part.shared:

@@ -31,7 +31,7 @@ class PoolStore(Closing):
         """Takes the next bytes.  LocalError: no more are left."""
         start, self._used = self._used, self._used + size
         if self._used > self._size:
-            raise LocalError(f"{size:#x} bytes at {start:#x}: there are {self._size:#x}")
+            raise LocalError(f"{size:#x} bytes at {start:#x}: the store has {self._size:#x}")
         return _PoolPart(self, self._memory, start, size)
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ class PbrFabric:
     def add_switch(self, name: str, ports: int) -> None:
         """Adds a switch.  PbrError: the name is taken, or *ports* is not 1 to 256."""
         if name in self._ports or not 1 <= ports <= PORTS:
-            raise PbrError(f"switch {name!r} with {ports} ports: a new name, and 1 to {PORTS}")
+            raise PbrError(f"switch {name!r} of {ports} ports: give a new name, 1 to {PORTS} ports")
         self._ports[name] = ports
         self._tables[name] = {}
 
@@ -72,7 +72,7 @@ class PbrFabric:
         if pid is None:
             pid = next((n for n in range(PIDS) if n not in self._edges), PIDS)
         if pid in self._edges or not 0 <= pid < PIDS:
-            raise PbrError(f"PID {pid:#x}: it is taken, or there are no more than {PIDS}")
+            raise PbrError(f"PID {pid:#x} is taken, or not below {PIDS:#x}")
         self._edges[pid] = edge
         for name, port in self._ways(edge).items():
             self._tables[name][pid] = port

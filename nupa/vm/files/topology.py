@@ -106,7 +106,7 @@ class MachineTopology:
         if self.memory_bytes > self.cxl.window_bytes:
             raise TopologyError(
                 f"`memory` is {say_bytes(self.memory_bytes)}, and the `window` of [cxl] has only "
-                f"{say_bytes(self.cxl.window_bytes)}: make that as large"
+                f"{say_bytes(self.cxl.window_bytes)}: make the window as large"
             )
 
     def _check_ivshmem(self) -> None:

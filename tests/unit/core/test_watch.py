@@ -144,7 +144,7 @@ def test_a_closed_watch_says_so(fabric: Fabric) -> None:
         ({"levels": ["tpl"]}, "did you mean tlp"),
         ({"snap_bytes": -1}, "lengths have 32 bits"),
         ({"snap_bytes": 1 << 32}, "lengths have 32 bits"),
-        ({"ports": [4]}, "there is no port 4: they go to 3"),
+        ({"ports": [4]}, "there is no port 4: ports are 0 to 3"),
         ({"ports": [-1]}, "there is no port -1"),
     ],
 )

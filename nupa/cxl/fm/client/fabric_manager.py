@@ -121,7 +121,7 @@ class FabricManager(LdClient, EventClient):
         answer = self.request(FmOpcode.VCS_INFO, bytes([0, 0xFF, 1, number]))
         head = messages.VCS.unpack(answer, 4)
         if head.state == 0xFF:
-            raise CommandError(Code.INVALID_INPUT, f"virtual switch {number}")
+            raise CommandError(Code.INVALID_INPUT, f"there is no virtual switch {number}")
         vppbs = [
             VppbStatus(
                 i,

@@ -99,7 +99,7 @@ def test_answers_that_a_request_does_not_have_are_errors() -> None:
                 if answer in row.answers:
                     assert may_answer(row, answer) is answer
                 else:
-                    with pytest.raises(TransitionError, match=f"{row.name} is answered by"):
+                    with pytest.raises(TransitionError, match=f"does not answer {row.name}"):
                         may_answer(row, answer)
     with pytest.raises(TransitionError, match="no request 'RdWhat'"):
         may_ask("RdWhat", I)
@@ -117,7 +117,7 @@ def test_a_device_that_was_given_s_cannot_have_changed_the_line() -> None:
 def test_a_host_that_answers_wrongly_is_found_out() -> None:
     wrong = REQUESTS["CLFlush"].answers[0]
     cache = DeviceCache(lambda _row, _hpa, _write: Reply(wrong), 4)
-    with pytest.raises(TransitionError, match="RdOwn is answered by GO with I"):
+    with pytest.raises(TransitionError, match="GO with I does not answer RdOwn"):
         cache.request("RdOwn", 0)
     assert cache.state(0) is I
 
@@ -303,7 +303,7 @@ def test_a_snoop_that_is_answered_wrongly_is_found_out(site: Site) -> None:
         SnoopOutcome(D2HRspOpcode.RspIFwdM, I, True),
         bytes(64),
     )
-    with pytest.raises(TransitionError, match="RspIFwdM to SnpInv of a line in S"):
+    with pytest.raises(TransitionError, match="RspIFwdM does not answer SnpInv of a line in S"):
         site.host.write(0, b"x")
 
 

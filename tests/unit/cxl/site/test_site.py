@@ -236,7 +236,7 @@ def test_dynamic_regions_lie_behind_a_device_s_own_memory(site: Site, fm: Fabric
     host.create_dynamic_region(device, OWN)
     with pytest.raises(RegionError, match="behind its own memory"):
         host.create_region([device], size=STEP)
-    with pytest.raises(RegionError, match="has 2 regions"):
+    with pytest.raises(RegionError, match="has no dynamic capacity region 2"):
         host.create_dynamic_region(device, 2)
 
 
@@ -306,7 +306,7 @@ def test_dynamic_capacity_has_a_place_of_its_own() -> None:
     memory = Memory.anonymous(2 * STEP)
     with Site(1, [], [2 * STEP], dynamic_bytes=2 * STEP) as site:
         dynamic = site.switch.mld(1).dynamic
-    with pytest.raises(MldError, match="behind"):
+    with pytest.raises(MldError, match="begins below"):
         Mld(4 * STEP, dynamic=dynamic)
-    with pytest.raises(MldError, match="were given"):
+    with pytest.raises(MldError, match="bytes given"):
         Mld(2 * STEP, dynamic=dynamic, memory=memory)
