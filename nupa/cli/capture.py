@@ -31,7 +31,8 @@ One transfer has the same number at all levels.  The fabric never waits for a ca
 reader loses records, and the summary counts them.
 
 A filter has fields, numbers, names of values, "strings", == != < <= > >= in, and, or, not:
-`nupa capture --fields` lists the fields.  Ctrl-C ends a capture in order.  docs/capture.md
+`nupa capture --fields` lists the fields.  Ctrl-C ends a capture and completes its
+file.  docs/capture.md has the details.
 
 examples:
   nupa capture                                     a line for each packet

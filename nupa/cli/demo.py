@@ -29,7 +29,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--plot", type=Path, metavar="FILE", help="draw the charts there, too: .png, .svg, .pdf"
     )
     add_json(parser)
-    parser.add_argument("--quick", action="store_true", help="run fewer programs, a quarter minute")
+    parser.add_argument("--quick", action="store_true", help="run fewer programs, in 15 seconds")
     parser.add_argument(
         "--only", choices=["files", "sizes", "fio"], help="run only this part, see below"
     )

@@ -193,7 +193,7 @@ def _kinds() -> str:
         if "rate" in info.options:
             details.append("--rate: at most so much")
         if info.count:
-            details.append(f"--count: {info.count}, unless said")
+            details.append(f"--count: {info.count} by default")
         if details:
             lines.append(f"  {'':<10} {'; '.join(details)}")
     return "\n".join(lines)

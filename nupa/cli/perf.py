@@ -11,8 +11,8 @@ from nupa.cli.common.command import Subparsers, add_command, fail
 from nupa.core.mover import BETWEEN_PROCESSES
 
 _EPILOG = """\
-Starts two processes on two hosts, on two cores if there are two.  Without --fabric, it makes a
-fabric for them.  The loops are in C.  All data that arrives is checked.
+Starts two processes on two hosts, on two cores if there are two.  Without --fabric they get a new
+fabric.  The loops are in C.  All data that arrives is checked.
 
 lat: one operation at a time.  Half a round trip for write and send, the whole operation for read
      and atomic, in microseconds; typical is the median.

@@ -160,7 +160,7 @@ def _sizes(
 
 def _within(name: str, value: int, most: int, unit: str) -> None:
     if not 1 <= value <= most:
-        raise PerfUsageError(f"{name} {value}: from 1 to {most}{unit}")
+        raise PerfUsageError(f"{name} {value}: choose 1 to {most}{unit}")
 
 
 def choose_hosts(fabric: Fabric, asked: tuple[str, str] | None) -> tuple[str, str]:

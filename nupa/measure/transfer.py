@@ -132,7 +132,7 @@ def _connection(role: str, port: int) -> socket.socket:
 def _size(text: str) -> int:
     value = int(text)
     if not 0 < value <= _FILE_MAX_BYTES:
-        raise argparse.ArgumentTypeError(f"{text}: from 1 to {_FILE_MAX_BYTES} bytes")
+        raise argparse.ArgumentTypeError(f"{text}: choose 1 to {_FILE_MAX_BYTES} bytes")
     return value
 
 

@@ -292,7 +292,7 @@ class Pool:
         A limit below the present use ends no region.
         """
         if limit is not None and not 0 <= limit < _U64_MAX:
-            raise LocalError(f"a quota of {limit} bytes: 0 or more, or None", errno.EINVAL)
+            raise LocalError(f"a quota of {limit} bytes: give 0 or more, or None", errno.EINVAL)
         number = host_of(self._fabric, host)
         limit = _U64_MAX if limit is None else limit
         check_region(

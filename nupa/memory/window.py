@@ -122,11 +122,12 @@ class Window(Closing):
         The owner of the memory calls `revoke` when it is gone.
         """
         if coherence not in _COHERENCES:
-            raise LocalError(f"coherence {coherence!r}: choose of {', '.join(_COHERENCES)}")
+            raise LocalError(f"coherence {coherence!r}: choose one of {', '.join(_COHERENCES)}")
         limit = 2**64 - 1
         if not pieces or not all(0 <= each <= limit for each in (*pieces, size, granularity)):
             raise LocalError(
-                f"{name}: {size} bytes of {len(pieces)} pieces in turns of {granularity}"
+                f"{name}: {size} bytes of {len(pieces)} pieces in turns of {granularity}: give at "
+                "least one piece, and numbers of 64 bits"
             )
         plan = ffi.new("struct nupa_view_plan *")
         offsets = plan.pieces = ffi.new("uint64_t[]", pieces)
@@ -144,7 +145,7 @@ class Window(Closing):
         _judge(rc, name, text(why))
         view = ffi.gc(out[0], lib.nupa_view_free)
         if on_loss not in ("ones", "raise"):
-            raise LocalError(f"on_loss {on_loss!r}: choose of ones, raise")
+            raise LocalError(f"on_loss {on_loss!r}: choose ones or raise")
         size = int(lib.nupa_view_bytes(view))
         # The buffer protocol of a Python class (__buffer__) came with 3.12.
         kind = type("Window", (cls, ctypes.c_char * size), {})

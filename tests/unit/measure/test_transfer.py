@@ -108,4 +108,4 @@ def test_a_client_without_a_server_ends_with_a_message(
 def test_a_size_beyond_the_limits_is_refused(size: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["client", "write", "--port", "1", "--bytes", size, "--file", "f"])
-    assert "from 1 to 1073741824 bytes" in capsys.readouterr().err
+    assert "choose 1 to 1073741824 bytes" in capsys.readouterr().err

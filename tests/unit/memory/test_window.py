@@ -356,7 +356,7 @@ def test_a_window_of_pieces_is_revoked_by_who_has_them() -> None:
 
 @pytest.mark.parametrize("wrong", [{"coherence": "none"}, {"on_loss": "sigbus"}])
 def test_options_that_there_are_not_are_refused(wrong: dict[str, str]) -> None:
-    with memory_file(PAGE) as fd, pytest.raises(LocalError, match="choose of"):
+    with memory_file(PAGE) as fd, pytest.raises(LocalError, match="choose one"):
         Window.of_pieces(fd, [0], PAGE, **wrong)  # type: ignore[arg-type]
 
 
