@@ -69,8 +69,8 @@ class Window(Closing):
     A child process has no windows: fork() loses those of the parent.
 
     LocalError: the region is not shared with the host (EACCES), or cannot be mapped (EINVAL,
-    E2BIG); WindowError: it is gone; FabricError: no room (ENOMEM, ENOSPC), a link is down
-    (ENETDOWN).
+    E2BIG).  WindowError: the region is gone.
+    FabricError: no room (ENOMEM, ENOSPC), or a link is down (ENETDOWN).
     """
 
     on_loss: OnLoss

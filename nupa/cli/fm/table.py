@@ -96,6 +96,7 @@ examples:
             ),
         ),
         """\
+The vPPB is unbound:
   managed     once the host has released the device, or at once if no host listens
   surprise    at once
   link-down   once the link of the port is down
