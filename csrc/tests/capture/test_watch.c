@@ -2,7 +2,7 @@
  * Watching a fabric: who may, and who records for whom. */
 #include "base/atomics.h"
 #include "tests/support/end.h"
-#include "tests/support/watched.h"
+#include "tests/capture/watched.h"
 
 #include <errno.h>
 #include <string.h>

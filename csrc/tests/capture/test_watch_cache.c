@@ -6,7 +6,7 @@
 #include "segment/ring/ring.h"
 #include "segment/segment_internal.h"
 #include "capture/expand/expand.h"
-#include "tests/support/watched.h"
+#include "tests/capture/watched.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * processes. Frames, faults and messages are larger than the reader's buffer, too. */
 #include "tests/support/end.h"
 #include "segment/segment_internal.h"
-#include "tests/support/watched.h"
+#include "tests/capture/watched.h"
 
 #include <string.h>
 

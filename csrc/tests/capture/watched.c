@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A watch and what it watches, for tests. */
-#include "tests/support/watched.h"
+#include "tests/capture/watched.h"
 
 #include "tests/support/end.h"
 

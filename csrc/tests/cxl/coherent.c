@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The hosts of coherent.h. */
-#include "tests/support/coherent.h"
+#include "tests/cxl/coherent.h"
 
 #include "tests/check.h"
 

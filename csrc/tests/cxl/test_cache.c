@@ -2,7 +2,7 @@
  * Caches of several hosts over one memory: which messages each access costs, and what is lost when
  * a link or a host goes. */
 #include "cxl/bus.h"
-#include "tests/support/coherent.h"
+#include "tests/cxl/coherent.h"
 #include "tests/support/runner.h"
 
 #include <errno.h>

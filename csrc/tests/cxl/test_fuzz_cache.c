@@ -3,7 +3,7 @@
  * returns the bytes last written, and the invariants hold after each request.  The seed is printed;
  * NUPA_FUZZ_SECONDS is the duration. */
 #include "cxl/bus.h"
-#include "tests/support/coherent.h"
+#include "tests/cxl/coherent.h"
 #include "tests/support/runner.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The agent of a guest (vm/agent.h) and clients that break its protocol. */
 #include "tests/support/runner.h"
-#include "tests/support/vm_client.h"
+#include "tests/guest/vm_client.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A client of a guest's agent: see vm_client.h. */
-#include "tests/support/vm_client.h"
+#include "tests/guest/vm_client.h"
 #include "tests/check.h"
 
 #include <errno.h>

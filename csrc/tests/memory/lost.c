@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See lost.h. */
 #define _GNU_SOURCE
-#include "tests/support/lost.h"
+#include "tests/memory/lost.h"
 
 #include <signal.h>
 #include <sys/mman.h>

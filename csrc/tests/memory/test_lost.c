@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Each operation, by each mover, on registered memory that its program has changed: no signal, and
  * the result that docs/verbs.md has in its table. */
-#include "tests/support/lost.h"
+#include "tests/memory/lost.h"
 #include "tests/support/promoted.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Memory windows: what they open, what they do not, and what binding refuses; by each mover. */
-#include "tests/support/windowed.h"
+#include "tests/memory/windowed.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Memory windows of type 2: bound on one QP, ended by invalidation. */
-#include "tests/support/windowed.h"
+#include "tests/memory/windowed.h"
 
 #include <errno.h>
 #include <string.h>

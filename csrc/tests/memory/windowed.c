@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See windowed.h. */
-#include "tests/support/windowed.h"
+#include "tests/memory/windowed.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Pumps for tests: see lab.h. */
-#include "tests/support/lab.h"
+#include "tests/netdev/lab.h"
 #include "engine/net/net.h"
 #include "segment/slot/counters.h"
 

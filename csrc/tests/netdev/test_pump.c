@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A pump between interfaces: what is sent to one arrives at another, whole and in order, and what
  * cannot arrive is counted. */
-#include "tests/support/lab.h"
+#include "tests/netdev/lab.h"
 #include "engine/net/net.h"
 #include "region/region.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Pumps and other processes: forged messages, full rings, and the ends of interfaces, pumps and
  * processes. */
-#include "tests/support/lab.h"
+#include "tests/netdev/lab.h"
 #include "engine/net/net.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "base/atomics.h"
 #include "tests/support/end.h"
 #include "tests/support/promoted.h"
-#include "tests/support/uring.h"
+#include "tests/promote/uring.h"
 
 #include <malloc.h>
 #include <pthread.h>

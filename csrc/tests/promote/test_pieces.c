@@ -5,7 +5,7 @@
 #include "base/atomics.h"
 #include "tests/support/promoted.h"
 #include "tests/support/runner.h"
-#include "tests/support/uring.h"
+#include "tests/promote/uring.h"
 
 #include <pthread.h>
 #include <sched.h>

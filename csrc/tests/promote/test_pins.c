@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "tests/support/promoted.h"
 #include "tests/support/runner.h"
-#include "tests/support/uring.h"
+#include "tests/promote/uring.h"
 
 #include <errno.h>
 #include <fcntl.h>

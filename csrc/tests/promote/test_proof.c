@@ -4,7 +4,7 @@
 #include "engine/promote/promote_internal.h"
 #include "tests/support/promoted.h"
 #include "tests/support/runner.h"
-#include "tests/support/uring.h"
+#include "tests/promote/uring.h"
 
 #include <errno.h>
 #include <fcntl.h>

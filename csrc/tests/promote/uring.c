@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * An io_uring by its system calls: see uring.h. */
 #define _GNU_SOURCE
-#include "tests/support/uring.h"
+#include "tests/promote/uring.h"
 
 #include "base/atomics.h"
 #include "tests/support/promoted.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * XRC in one process: a sending QP, a receiving QP, and SRQs of its domain. */
-#include "tests/support/xrc.h"
+#include "tests/queue/xrc.h"
 #include "engine/device/device.h"
 
 #include <errno.h>

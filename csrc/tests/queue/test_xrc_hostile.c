@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * XRC and hostile senders: invalid messages, and more connections than the limit. */
-#include "tests/support/xrc.h"
+#include "tests/queue/xrc.h"
 #include "engine/device/device.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * XRC across processes: SRQs of other processes than the receiving QP's, domains, and handles. */
-#include "tests/support/xrc.h"
+#include "tests/queue/xrc.h"
 #include "engine/device/device.h"
 
 #include <errno.h>

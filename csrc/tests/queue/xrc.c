@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * XRC for tests: see xrc.h. */
-#include "tests/support/xrc.h"
+#include "tests/queue/xrc.h"
 #include "engine/device/device.h"
 
 #include <errno.h>

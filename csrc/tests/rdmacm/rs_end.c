@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * rsockets for tests: see rs_end.h. */
-#include "tests/support/rs_end.h"
+#include "tests/rdmacm/rs_end.h"
 #include "tests/support/end.h"
 #include "segment/segment.h"
 

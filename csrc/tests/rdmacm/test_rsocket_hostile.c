@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Peers of an rsocket that speak verbs and lie: they end their connection, and harm no other. */
 #include "tests/support/end.h"
-#include "tests/support/rs_end.h"
+#include "tests/rdmacm/rs_end.h"
 #include "librdmacm/rsockets/wire.h"
 
 #include <arpa/inet.h>

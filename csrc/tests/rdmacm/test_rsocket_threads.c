@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * rsockets and threads: full duplex, closing under others' feet, lookups of what is going. */
 #include "tests/support/end.h"
-#include "tests/support/rs_end.h"
+#include "tests/rdmacm/rs_end.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Short words for tests of regions: see shared_region.h. */
-#include "tests/support/shared_region.h"
+#include "tests/region/shared_region.h"
 
 #include "segment/layout/geometry.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions and windows when a process dies; a damaged table makes calls fail, and has no other
  * effect. */
-#include "tests/support/shared_region.h"
+#include "tests/region/shared_region.h"
 
 #include "base/atomics.h"
 #include "segment/layout/geometry.h"

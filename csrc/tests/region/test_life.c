@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions: made, found, shared, mapped, published and ended; limits and quotas; what is refused. */
-#include "tests/support/shared_region.h"
+#include "tests/region/shared_region.h"
 
 #include "base/atomics.h"
 #include "segment/layout/geometry.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions under several threads, and under processes that are killed at any instruction.  A window
  * never shows memory of others, quotas hold, and nothing is left behind. */
-#include "tests/support/shared_region.h"
+#include "tests/region/shared_region.h"
 
 #include "base/atomics.h"
 #include "region/pool.h"

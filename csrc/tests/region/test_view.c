@@ -3,7 +3,7 @@
  * each process, and never as another region's. */
 #include "base/atomics.h"
 #include "tests/support/runner.h"
-#include "tests/support/viewed.h"
+#include "tests/region/viewed.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  * Windows that are caches are stale until they are told; atomics lose nothing. */
 #include "base/atomics.h"
 #include "tests/support/runner.h"
-#include "tests/support/viewed.h"
+#include "tests/region/viewed.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -3,8 +3,8 @@
  * the wait for that returns.  A port that comes up gives none of them back. */
 #include "base/atomics.h"
 #include "tests/support/runner.h"
-#include "tests/support/shared_region.h"
-#include "tests/support/viewed.h"
+#include "tests/region/shared_region.h"
+#include "tests/region/viewed.h"
 
 #include <errno.h>
 #include <pthread.h>

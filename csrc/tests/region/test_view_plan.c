@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Views of files: their bytes are where the plan says, and plans that are none are refused. */
 #include "tests/support/runner.h"
-#include "tests/support/viewed.h"
+#include "tests/region/viewed.h"
 #include "region/view/view_internal.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Windows for tests: see viewed.h. */
-#include "tests/support/viewed.h"
+#include "tests/region/viewed.h"
 
 #include "base/atomics.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Memory that is really not coherent, for tests: see apart.h. */
-#include "tests/support/apart.h"
+#include "tests/segment/apart.h"
 
 #include "base/atomics.h"
 #include "segment/segment_internal.h"

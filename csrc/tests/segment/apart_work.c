@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Traffic of two kernels for tests: see apart_work.h. */
-#include "tests/support/apart_work.h"
+#include "tests/segment/apart_work.h"
 
 #include "segment/slot/counters.h"
 #include "tests/support/cm_end.h"

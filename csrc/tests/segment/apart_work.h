@@ -4,7 +4,7 @@
 #ifndef NUPA_TESTS_APART_WORK_H
 #define NUPA_TESTS_APART_WORK_H
 
-#include "tests/support/apart.h"
+#include "tests/segment/apart.h"
 
 #define SMALL_BYTES 20u
 #define SMALL_MESSAGES 50u /* three laps of the ring */

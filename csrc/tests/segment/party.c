@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A process that goes on while the segment is damaged: see party.h. */
-#include "tests/support/party.h"
+#include "tests/segment/party.h"
 #include "tests/support/runner.h"
 #include "tests/support/end.h"
 #include "tests/support/secret.h"

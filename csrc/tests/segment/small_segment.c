@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A small segment for tests: see small_segment.h. */
-#include "tests/support/small_segment.h"
+#include "tests/segment/small_segment.h"
 #include "base/atomics.h"
 
 #include <errno.h>

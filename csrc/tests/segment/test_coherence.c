@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Two kernels whose memory is not coherent (apart.h), and all that ordinary programs do between
  * them.  It works, and it fails as soon as any one flush or fetch is left out. */
-#include "tests/support/apart_work.h"
+#include "tests/segment/apart_work.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

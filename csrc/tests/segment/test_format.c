@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The segment's file: made, opened, and refused when it is not what it claims. */
-#include "tests/support/small_segment.h"
+#include "tests/segment/small_segment.h"
 #include "base/atomics.h"
 #include "region/slot_life.h"
 #include "segment/slot/counters.h"

@@ -3,7 +3,7 @@
  * process crashes, hangs, or touches memory outside its region, for writing or for reading.  Memory
  * outside holds a number that must not turn up anywhere else.  NUPA_FUZZ_SECONDS is the duration;
  * the seed is printed. */
-#include "tests/support/party.h"
+#include "tests/segment/party.h"
 #include "segment/layout/geometry.h"
 #include "tests/support/runner.h"
 #include "tests/support/end.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The segment's pool: claimed, returned, bounded; and a full file system. */
-#include "tests/support/small_segment.h"
+#include "tests/segment/small_segment.h"
 #include "base/atomics.h"
 #include "region/pool.h"
 

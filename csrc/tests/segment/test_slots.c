@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The segment's slots: claimed, freed, reaped; flows, and ports that go down. */
-#include "tests/support/small_segment.h"
+#include "tests/segment/small_segment.h"
 #include "base/atomics.h"
 #include "region/slot_life.h"
 #include "region/region.h"

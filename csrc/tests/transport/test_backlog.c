@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The backlog of messages of UC and UD that wait for a receive: its end, its bound, its counters.
  */
-#include "tests/support/unreliable.h"
+#include "tests/transport/unreliable.h"
 
 TEST(datagrams_without_a_receive_are_dropped_and_counted_in_the_end)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * UC and UD senders wait for no receiver, and a message without a receive holds up no other QP. */
-#include "tests/support/unreliable.h"
+#include "tests/transport/unreliable.h"
 
 #include <string.h>
 

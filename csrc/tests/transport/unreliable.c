@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Unreliable service for tests: see unreliable.h. */
-#include "tests/support/unreliable.h"
+#include "tests/transport/unreliable.h"
 #include "segment/slot/counters.h"
 
 struct nupa_qp *qp_of(const struct end *end)
