@@ -43,12 +43,12 @@ for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
 #: Matrices of real programs and long runs, below tests/: `make check` has them, `make test` not.
 SLOW = (
     "ecosystem/",
-    "net/test_bulk.py",
-    "net/test_benchmarks.py",
-    "net/test_outages.py",
-    "packet/test_replay_captures.py",
-    "programs/test_busy.py",
-    "programs/test_cm_faults.py",
+    "net/traffic/test_bulk.py",
+    "net/measure/test_benchmarks.py",
+    "net/traffic/test_outages.py",
+    "packet/replay/test_captures.py",
+    "programs/verbs/test_busy.py",
+    "programs/rdmacm/test_cm_faults.py",
     "soak/",
     "suites/",
     "unit/cxl/fm/test_soak.py",

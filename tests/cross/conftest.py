@@ -18,10 +18,9 @@ import pytest
 from nupa.fabric import Fabric
 from nupa.topology.topology import star
 from nupa.verbs import Address
-
-from .kernels import Kernels
-from .node import WAIT_S, Region
-from .peer import Nursery, Peer
+from tests.cross.peers.kernels import Kernels
+from tests.cross.peers.node import WAIT_S, Region
+from tests.cross.peers.peer import Nursery, Peer
 
 SIZE = 1 << 20
 

@@ -10,8 +10,8 @@ first of two guests of `nupa vm up`.
                     the messages of their RDMA CM
 
 The script needs tcpdump, perftest, ibverbs-utils, rdmacm-utils, ibverbs-providers and iproute2, and
-runs for a minute.  `make rxe-captures` starts it.  tests/packet/test_rxe_captures.py reads the
-files.
+runs for a minute.  `make rxe-captures` starts it.  The files are read by
+tests/packet/formats/test_rxe_captures.py.
 """
 
 from __future__ import annotations

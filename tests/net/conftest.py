@@ -17,10 +17,9 @@ import pytest
 
 from nupa.fabric import NupaError
 from nupa.netdev import interface, keeper
+from tests.net.lab import Net, closed
 from tests.programs import users
 from tests.programs.users import User
-
-from .lab import Net, closed
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from nupa.programs.pair import Program, ProgramOutcome
+from tests.net.lab import DEADLINE_S, Net, ip
 from tests.programs.needs import needs
-
-from .lab import DEADLINE_S, Net, ip
 
 NAME = "nupa_net0"
 IPERF_PORT = 5201

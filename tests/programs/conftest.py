@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from . import users
-from .stage import Stage
-from .users import User
+from tests.programs import users
+from tests.programs.stage import Stage
+from tests.programs.users import User
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nupa.programs.pair import PairResult, ProgramOutcome, ProgramPair, free_port, run
-
-from .users import User
+from tests.programs.users import User
 
 DENIED = Path(__file__).with_name("denied.py")
 DEADLINE_S = 50.0  # what takes longer hangs

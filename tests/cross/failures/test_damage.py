@@ -14,9 +14,8 @@ import pytest
 
 from nupa.fabric import Fabric, FabricError, LocalError
 from nupa.topology.topology import star
-
-from .conftest import Cli, Pair
-from .peer import Peer, PeerError
+from tests.cross.conftest import Cli, Pair
+from tests.cross.peers.peer import Peer, PeerError
 
 # csrc/segment/layout/layout.h, struct nupa_superblock
 VERSION_AT = 8

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import Fabric
-
-from .conftest import SIZE, Pair, exchange
-from .peer import Peer
-from .streams import WINDOW
+from tests.cross.conftest import SIZE, Pair, exchange
+from tests.cross.peers.peer import Peer
+from tests.cross.peers.streams import WINDOW
 
 MakePair = Callable[..., Pair]
 Spawn = Callable[[], Peer]

@@ -13,11 +13,10 @@ import pytest
 
 from nupa.fabric import Fabric
 from nupa.topology.file import load
-
-from .conftest import SIZE, Pair
-from .node import WAIT_S
-from .peer import Peer
-from .streams import WINDOW
+from tests.cross.conftest import SIZE, Pair
+from tests.cross.peers.node import WAIT_S
+from tests.cross.peers.peer import Peer
+from tests.cross.peers.streams import WINDOW
 
 MakePair = Callable[..., Pair]
 

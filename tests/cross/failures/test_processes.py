@@ -15,11 +15,10 @@ import pytest
 
 from nupa.base.ownership import outer_uid
 from nupa.fabric import Fabric
-
-from .conftest import SIZE, Cli, Pair
-from .node import WAIT_S
-from .peer import Peer, PeerError
-from .streams import WINDOW
+from tests.cross.conftest import SIZE, Cli, Pair
+from tests.cross.peers.node import WAIT_S
+from tests.cross.peers.peer import Peer, PeerError
+from tests.cross.peers.streams import WINDOW
 
 MakePair = Callable[..., Pair]
 Spawn = Callable[[], Peer]

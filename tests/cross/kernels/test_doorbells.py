@@ -23,12 +23,11 @@ import pytest
 from nupa.fabric import Fabric
 from nupa.vm.machine import doorbell
 from nupa.vm.machine.doorbell import DoorbellServer
-
-from .conftest import Pair
-from .kernels import Kernels
-from .node import WAIT_S
-from .peer import Peer
-from .test_machines import fabric  # noqa: F401  # a fixture
+from tests.cross.conftest import Pair
+from tests.cross.kernels.test_machines import fabric  # noqa: F401  # a fixture
+from tests.cross.peers.kernels import Kernels
+from tests.cross.peers.node import WAIT_S
+from tests.cross.peers.peer import Peer
 
 MakePair = Callable[..., Pair]
 

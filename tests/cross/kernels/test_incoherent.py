@@ -15,11 +15,8 @@ import pytest
 from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, Fault
 from nupa.topology.topology import SegmentConfig, Topology, star
-
-from .conftest import Pair, peers_of
-from .kernels import Kernels
-from .peer import Peer, PeerError
-from .test_operations import (  # noqa: F401  # collected here, too, with the fixtures below
+from tests.cross.conftest import Pair, peers_of
+from tests.cross.operations.test_operations import (  # noqa: F401  # collected here, too, with the fixtures below
     test_atomics_return_what_was_there,
     test_both_directions_at_once,
     test_counted_messages_stay_in_order,
@@ -30,6 +27,8 @@ from .test_operations import (  # noqa: F401  # collected here, too, with the fi
     test_write_changes_exactly_its_bytes,
     test_write_with_immediate_takes_a_receive_after_its_data,
 )
+from tests.cross.peers.kernels import Kernels
+from tests.cross.peers.peer import Peer, PeerError
 
 MEMORY_BYTES = 64 << 20
 

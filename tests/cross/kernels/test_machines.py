@@ -16,11 +16,8 @@ import pytest
 from nupa.base.errors import LocalError
 from nupa.fabric import Fabric
 from nupa.topology.topology import SegmentConfig, Topology, star
-
-from .conftest import SIZE, Pair, exchange, peers_of
-from .kernels import Kernels
-from .peer import Nursery, Peer, PeerError
-from .test_operations import (  # noqa: F401  # collected here, too, with the fixtures below
+from tests.cross.conftest import SIZE, Pair, exchange, peers_of
+from tests.cross.operations.test_operations import (  # noqa: F401  # collected here, too, with the fixtures below
     test_atomics_of_both_ends_on_one_word_lose_nothing,
     test_atomics_return_what_was_there,
     test_both_directions_at_once,
@@ -33,6 +30,8 @@ from .test_operations import (  # noqa: F401  # collected here, too, with the fi
     test_write_changes_exactly_its_bytes,
     test_write_with_immediate_takes_a_receive_after_its_data,
 )
+from tests.cross.peers.kernels import Kernels
+from tests.cross.peers.peer import Nursery, Peer, PeerError
 
 MakePair = Callable[..., Pair]
 

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from nupa.verbs import enums as e
-
-from .node import Region
-from .peer import Peer, PeerError
+from tests.cross.peers.node import Region
+from tests.cross.peers.peer import Peer, PeerError
 
 ENOMEM, ENOSPC = 12, 28
 MIB = 1 << 20

@@ -8,11 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from nupa.verbs import enums as e
-
-from .conftest import Pair
-from .memory import BINDABLE
-from .node import ALL_ACCESS, Region, pattern
-from .peer import Peer, PeerError
+from tests.cross.conftest import Pair
+from tests.cross.peers.memory import BINDABLE
+from tests.cross.peers.node import ALL_ACCESS, Region, pattern
+from tests.cross.peers.peer import Peer, PeerError
 
 MakePair = Callable[..., Pair]
 PAGE = 4096

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import Fabric, LocalError, RemoteError
-
-from .node import WAIT_S
+from tests.cross.peers.node import WAIT_S
 
 Start = Callable[[str], "subprocess.Popen[str]"]
 SIZE = 1 << 20

@@ -17,8 +17,7 @@ from cffi import FFI
 from nupa._engine import ffi
 from nupa.fabric import Fabric
 from nupa.memory import atomic_compare_swap, atomic_fetch_add, atomic_load
-
-from .node import WAIT_S
+from tests.cross.peers.node import WAIT_S
 
 ADDS, THREADS = 2000, 2
 BEFORE = """

@@ -12,11 +12,10 @@ from hypothesis import HealthCheck, given, settings
 
 from nupa.fabric import Fabric, Fault, Faulty
 from nupa.topology.topology import star
+from tests.cross.conftest import Pair
+from tests.cross.peers.node import pattern
+from tests.cross.peers.peer import Peer
 from tests.unit.fabric.fault_mixtures import BRIEF, FAULTS_MAX, LOSSY, mixtures, under, wait_judged
-
-from .conftest import Pair
-from .node import pattern
-from .peer import Peer
 
 MakePair = Callable[..., Pair]
 Mixture = list[tuple[str, Fault]]

@@ -19,10 +19,9 @@ from nupa.base.errors import LocalError, RemoteError
 from nupa.fabric import Fabric
 from nupa.packet.scapy.inject import Injector, Reason, expected_psn, inject
 from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH, AtomicAckETH
-
-from .conftest import Cli, Pair
-from .node import GRH_BYTES, QKEY, WAIT_S, pattern
-from .peer import Peer
+from tests.cross.conftest import Cli, Pair
+from tests.cross.peers.node import GRH_BYTES, QKEY, WAIT_S, pattern
+from tests.cross.peers.peer import Peer
 
 MakePair = Callable[..., Pair]
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from nupa.fabric import Fabric
-
-from .conftest import SIZE, Pair
-from .peer import Peer, PeerError
+from tests.cross.conftest import SIZE, Pair
+from tests.cross.peers.peer import Peer, PeerError
 
 EINVAL, ENOMEM = 22, 12
 

@@ -10,9 +10,8 @@ import pytest
 
 from nupa.fabric import Fabric
 from nupa.verbs import enums as e
-
-from .conftest import SIZE, Pair
-from .node import GRH_BYTES, pattern
+from tests.cross.conftest import SIZE, Pair
+from tests.cross.peers.node import GRH_BYTES, pattern
 
 MakePair = Callable[..., Pair]
 

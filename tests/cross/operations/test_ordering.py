@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from nupa.verbs import enums as e
-
-from .conftest import Pair
+from tests.cross.conftest import Pair
 
 MakePair = Callable[..., Pair]
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from nupa.verbs import enums as e
-
-from .conftest import Pair
-from .node import ALL_ACCESS, Region
+from tests.cross.conftest import Pair
+from tests.cross.peers.node import ALL_ACCESS, Region
 
 MakePair = Callable[..., Pair]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from .node import WAIT_S
-from .peer import Nursery
+from tests.cross.peers.node import WAIT_S
+from tests.cross.peers.peer import Nursery
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _ENTER = f'mount --bind "$0" {_BOOT_ID} && exec "$@"'

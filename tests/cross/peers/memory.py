@@ -11,8 +11,7 @@ from nupa.verbs import MR, PD, Context, QPAttr, SendWR
 from nupa.verbs import enums as e
 from nupa.verbs.device import DM, AllocDmAttr
 from nupa.verbs.mr import DMMR, MW, MWBind, MWBindInfo
-
-from .node import ALL_ACCESS, Done, Region, Verbs
+from tests.cross.peers.node import ALL_ACCESS, Done, Region, Verbs
 
 BINDABLE = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_MW_BIND
 MAP_FIXED = 0x10

@@ -23,8 +23,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from .node import WAIT_S
-from .programs import Node
+from tests.cross.peers.node import WAIT_S
+from tests.cross.peers.programs import Node
 
 _LENGTH = struct.Struct("<I")
 _PR_SET_PDEATHSIG = 1

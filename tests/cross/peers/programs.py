@@ -15,10 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nupa.verbs import get_device_list
-
-from .memory import Memory
-from .node import WAIT_S
-from .streams import Streams
+from tests.cross.peers.memory import Memory
+from tests.cross.peers.node import WAIT_S
+from tests.cross.peers.streams import Streams
 
 # Opens its device, says its pid, and waits for a signal.
 STAY = """

@@ -14,8 +14,7 @@ from typing import Any
 
 from nupa.verbs import CQ, MR, QP, PyverbsRDMAError, QPCap, QPInitAttr, RecvWR, SendWR
 from nupa.verbs import enums as e
-
-from .node import ALL_ACCESS, WAIT_S, Region, Verbs
+from tests.cross.peers.node import ALL_ACCESS, WAIT_S, Region, Verbs
 
 WINDOW = 16  # messages under way in a stream
 SELF_BYTES = 4096

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from nupa.programs.pair import ProgramOutcome
+from tests.net.lab import Net, ip
+from tests.net.real import NAME, all_stream, carrier_becomes, hears_nothing, iperf, link, ping_all
 from tests.programs.needs import needs
-
-from .lab import Net, ip
-from .real import NAME, all_stream, carrier_becomes, hears_nothing, iperf, link, ping_all
 
 STRANGER = "10.0.0.77"
 STRANGER_MAC = "02:00:0a:00:00:4d"

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.net.lab import DEADLINE_S, Net, ip
 from tests.programs.needs import needs
 from tests.programs.users import User
-
-from .lab import DEADLINE_S, Net, ip
 
 
 def test_hosts_reach_each_other(net_by_user: Net) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from nupa.programs.pair import ProgramOutcome
-
-from .lab import Net, ip
+from tests.net.lab import Net, ip
 
 _NUPA = f"{sys.executable} -P -m nupa.cli"
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from nupa.base.process import Process
-
-from .lab import DEADLINE_S, Net, ip
+from tests.net.lab import DEADLINE_S, Net, ip
 
 PING = ["ping", "-c", "1", "-W", "5"]
 

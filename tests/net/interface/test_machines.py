@@ -6,9 +6,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.cross.kernels import other_kernel
-
-from .lab import Net, ip
+from tests.cross.peers.kernels import other_kernel
+from tests.net.lab import Net, ip
 
 _TOPOLOGY = """
 [segment]

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from nupa.base.process import Process
-
-from .lab import DEADLINE_S, Net, ip
-from .test_up import refused
+from tests.net.interface.test_up import refused
+from tests.net.lab import DEADLINE_S, Net, ip
 
 PING = ["ping", "-c", "1", "-W", "5"]
 

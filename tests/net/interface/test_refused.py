@@ -11,8 +11,7 @@ import pytest
 
 import nupa
 from nupa.programs.pair import ProgramOutcome
-
-from .lab import Net
+from tests.net.lab import Net
 
 #: A shell script runs the command behind it on a machine where that is missing.
 NO_TUN = "mount -t tmpfs none /dev/net"

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.net.lab import DEADLINE_S, Net, ip
 from tests.programs.users import User
-
-from .lab import DEADLINE_S, Net, ip
 
 PING = ["ping", "-c", "1", "-W", "5"]
 

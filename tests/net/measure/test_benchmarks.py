@@ -112,7 +112,7 @@ with Links() as links:
 def test_links_end_even_if_their_process_is_killed() -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDS_LINKS, *REFERENCES],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

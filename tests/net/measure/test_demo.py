@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import json
 
+from tests.net.lab import Net
 from tests.programs.needs import needs
-
-from .lab import Net
 
 
 def test_rdma_and_tcp_are_compared_and_nothing_is_left(by_user: Net) -> None:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.net.lab import DEADLINE_S, Net
+from tests.net.real import all_stream, iperf_argv, iperf_end, iperf_server
 from tests.programs.needs import needs
-
-from .lab import DEADLINE_S, Net
-from .real import all_stream, iperf_argv, iperf_end, iperf_server
 
 VERBS_PORT = 18515
 MIB = 1 << 20

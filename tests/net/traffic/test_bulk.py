@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.net.lab import Net, ip
+from tests.net.real import all_stream, iperf, link, ping, ping_all
 from tests.programs.needs import needs
-
-from .lab import Net, ip
-from .real import all_stream, iperf, link, ping, ping_all
 
 GIB = 1 << 30
 HTTP_PORT = 8080

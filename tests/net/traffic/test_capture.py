@@ -16,9 +16,8 @@ from scapy.utils import rdpcap
 
 from nupa.packet.scapy.transport import BTH
 from nupa.programs.pair import Program
-
-from .lab import DEADLINE_S, Net, ip
-from .real import ping_all
+from tests.net.lab import DEADLINE_S, Net, ip
+from tests.net.real import ping_all
 
 
 @contextmanager

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 import pytest
 
 from nupa.programs.pair import Program
-
-from .lab import DEADLINE_S, Net, ip
-from .real import ping_all, script
+from tests.net.lab import DEADLINE_S, Net, ip
+from tests.net.real import ping_all, script
 
 PORT = 7000
 GROUP = "239.1.2.3"

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.net.lab import Net, ip
+from tests.net.real import NAME, ping
 from tests.programs.needs import needs
-
-from .lab import Net, ip
-from .real import NAME, ping
 
 SIZE = 4 << 20
 PORT = 8080

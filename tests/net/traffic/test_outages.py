@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from .lab import DEADLINE_S, Net, ip
-from .real import (
+from tests.net.lab import DEADLINE_S, Net, ip
+from tests.net.real import (
     carrier_becomes,
     has_carrier,
     hears_nothing,

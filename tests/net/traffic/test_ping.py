@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.net.lab import DEADLINE_S, Net, ip
+from tests.net.real import NAME, hears_nothing, link, ping, ping_all, script
 from tests.programs.needs import needs
-
-from .lab import DEADLINE_S, Net, ip
-from .real import NAME, hears_nothing, link, ping, ping_all, script
 
 LINK_LOCAL = f"fe80::aff:fe00:2%{NAME}"
 UNIQUE_LOCAL = "fd4e:5550:4100::2"

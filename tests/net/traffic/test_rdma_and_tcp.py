@@ -13,11 +13,10 @@ from ipaddress import IPv6Address
 import pytest
 
 from nupa.programs.pair import Program, ProgramOutcome
+from tests.net.lab import DEADLINE_S, Net
 from tests.programs.needs import needs
+from tests.programs.rdmacm.test_rdmacm import pings
 from tests.programs.stage import sizes_of
-from tests.programs.test_rdmacm import pings
-
-from .lab import DEADLINE_S, Net
 
 HOST0, HOST1 = "10.0.0.1", "10.0.0.2"
 IPV6 = {"host0": "fd4e:5550:4100::1", "host1": "fd4e:5550:4100::2"}

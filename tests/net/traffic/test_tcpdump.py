@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nupa.programs.pair import Program
+from tests.net.lab import DEADLINE_S, Net, ip
+from tests.net.real import NAME, ping, ping_all
 from tests.programs.needs import needs
-
-from .lab import DEADLINE_S, Net, ip
-from .real import NAME, ping, ping_all
 
 PCAP_MAGIC, PCAP_HEADER_BYTES = 0xA1B2C3D4, 24  # draft-gharris-opsawg-pcap
 LINKTYPE_ETHERNET = 1

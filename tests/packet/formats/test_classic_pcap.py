@@ -23,7 +23,7 @@ from nupa.packet.pcapng.reader import Packet, PcapngError, Reader
 from nupa.replay import replay
 from tests.packet.shark import run
 
-DATA = Path(__file__).parent.parent / "data"
+DATA = Path(__file__).parents[2] / "data"
 ETH0, ANY = DATA / "rxe_eth0.pcap", DATA / "rxe_any.pcap"
 TIME_NS = 1_700_000_000_123_456_789
 ETHERNET, SLL, SLL2 = 1, 113, 276

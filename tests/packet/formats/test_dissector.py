@@ -23,7 +23,7 @@ from nupa.packet.tables.layout import Field, Layout
 from nupa.packet.wireshark import dissector, tables
 from tests.packet.shark import dissected, run, tshark
 
-PAGE = Path(__file__).parents[2] / "docs/packet-tables.md"
+PAGE = Path(__file__).parents[3] / "docs/packet-tables.md"
 
 Shown = list[tuple[str, int | str]]
 

@@ -22,7 +22,7 @@ from nupa.packet.tables.opcodes import NAMES, OPCODES
 from nupa.replay import replay
 from tests.unit.packet.test_tshark import both, compare
 
-DATA = Path(__file__).parent.parent / "data"
+DATA = Path(__file__).parents[2] / "data"
 ETH0, ANY = DATA / "rxe_eth0.pcap", DATA / "rxe_any.pcap"
 EACH = pytest.mark.parametrize("file", [ETH0, ANY], ids=["eth0", "any"])
 

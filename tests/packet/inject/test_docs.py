@@ -12,7 +12,7 @@ from pathlib import Path
 from nupa._engine import ffi
 from nupa.core.inject import Outcome, Reason
 
-PAGE = Path(__file__).parents[2] / "docs" / "packet.md"
+PAGE = Path(__file__).parents[3] / "docs" / "packet.md"
 
 
 def test_the_example_of_the_page_runs() -> None:

@@ -19,7 +19,7 @@ from nupa.packet.scapy.inject import Outcome, Reason, Verdict, frame_of, inject
 from nupa.packet.scapy.transport import AETH, BTH, DETH, GRH
 from nupa.verbs import QPAttr
 from nupa.verbs import enums as e
-from tests.packet.scene import Scene
+from tests.packet.inject.scene import Scene
 
 MakeScene = Callable[..., Scene]
 

@@ -13,7 +13,7 @@ from nupa.packet.scapy.sniff import FabricSockets
 from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH
 from nupa.verbs import SendWR
 from nupa.verbs import enums as e
-from tests.packet.scene import FIRST_PSN, QKEY, WAIT_S, Scene
+from tests.packet.inject.scene import FIRST_PSN, QKEY, WAIT_S, Scene
 
 MakeScene = Callable[..., Scene]
 

@@ -12,7 +12,7 @@ from nupa.packet.scapy.inject import Reason
 from nupa.packet.scapy.transport import ImmDt
 from nupa.verbs import SendWR
 from nupa.verbs import enums as e
-from tests.packet.scene import FIRST_PSN, MTU_BYTES, Scene
+from tests.packet.inject.scene import FIRST_PSN, MTU_BYTES, Scene
 
 MakeScene = Callable[..., Scene]
 WHOLE = bytes(MTU_BYTES)

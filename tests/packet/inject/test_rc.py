@@ -13,7 +13,7 @@ from nupa.packet.scapy.inject import Reason
 from nupa.packet.scapy.transport import FETH, IETH, ImmDt
 from nupa.verbs import MR, MW, MWBindInfo, SendWR
 from nupa.verbs import enums as e
-from tests.packet.scene import ALL_ACCESS, FIRST_PSN, MTU_BYTES, Scene
+from tests.packet.inject.scene import ALL_ACCESS, FIRST_PSN, MTU_BYTES, Scene
 
 MakeScene = Callable[..., Scene]
 

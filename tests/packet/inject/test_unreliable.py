@@ -12,7 +12,7 @@ from scapy.packet import Packet
 from nupa.packet.scapy.inject import Reason
 from nupa.packet.scapy.transport import DETH, ImmDt
 from nupa.verbs import enums as e
-from tests.packet.scene import FIRST_PSN, MTU_BYTES, QKEY, Scene
+from tests.packet.inject.scene import FIRST_PSN, MTU_BYTES, QKEY, Scene
 
 WHOLE = bytes(MTU_BYTES)
 GRH_BYTES = 40

@@ -26,7 +26,7 @@ from nupa.verbs import (
     connect,
 )
 from nupa.verbs import enums as e
-from tests.packet.scene import End
+from tests.packet.inject.scene import End
 from tests.unit.verbs.queues.test_xrc import make_srq
 
 

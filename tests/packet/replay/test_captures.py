@@ -16,8 +16,8 @@ from nupa.packet.scapy.cm import MAD, REP, REQ
 from nupa.packet.scapy.routing import LRH
 from nupa.packet.scapy.transport import BTH, DETH, RETH
 from nupa.replay import ReplayError, flows, memory, messages, packets, replay, run, stage
-from tests.packet.tape import MTU, PSN_ERROR, RNR, Talk, Tape, pattern, word
-from tests.packet.test_replay import VA, outcome
+from tests.packet.replay.tape import MTU, PSN_ERROR, RNR, Talk, Tape, pattern, word
+from tests.packet.replay.test_replay import VA, outcome
 
 
 @pytest.fixture

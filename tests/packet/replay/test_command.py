@@ -14,7 +14,7 @@ from nupa.cli import main
 from nupa.fabric import Fabric
 from nupa.replay import ReplayDifferenceError
 from nupa.topology.topology import star
-from tests.packet.tape import Talk, Tape, pattern
+from tests.packet.replay.tape import Talk, Tape, pattern
 
 VA = 0x1000
 
@@ -80,7 +80,7 @@ def test_what_cannot_be_replayed_exits_with_2_and_one_line(
 def test_the_regression_test_of_the_page_runs(
     tape: Tape, tampered: Tape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = Path(__file__).parents[2] / "docs" / "replay.md"
+    page = Path(__file__).parents[3] / "docs" / "replay.md"
     (example,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     names: dict[str, Callable[[], None]] = {}
     exec(example, names)

@@ -10,7 +10,7 @@ import pytest
 from nupa.fabric import Fabric, Faulty
 from nupa.packet.scapy.transport import RETH, AtomicAckETH, AtomicETH
 from nupa.replay import ReplayDifferenceError, Report, replay, step
-from tests.packet.tape import (
+from tests.packet.replay.tape import (
     INVALID_REQUEST,
     MTU,
     REMOTE_ACCESS,

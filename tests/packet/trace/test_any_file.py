@@ -23,12 +23,12 @@ from nupa.packet.pcapng.reader import PcapngError, Reader, Writer
 from nupa.packet.tables import record
 from nupa.packet.tables.opcodes import OPCODES
 from nupa.packet.tables.record import LINKTYPE_ETHERNET, LINKTYPE_NUPA
-from tests.packet import trace_scenes
-from tests.packet.trace_scenes import Reading, Scene
+from tests.packet.trace import scenes
+from tests.packet.trace.scenes import Reading, Scene
 
 
 def test_a_damaged_file_gives_all_before_the_damage(read: Reading) -> None:
-    whole = trace_scenes.write().bytes()
+    whole = scenes.write().bytes()
     index = read(whole[: len(whole) * 2 // 3])
     assert index.damage is not None
     assert "ends too early" in str(index.damage)
@@ -99,7 +99,7 @@ def capture_of(packets: Iterable[tuple[Any, ...]]) -> bytes:
     file = io.BytesIO()
     writer = Writer(file)
     numbers: dict[tuple[str, int], int] = {}
-    now = trace_scenes.START_NS
+    now = scenes.START_NS
     for data, linktype, port, after, flags, packet_id, comment in packets:
         key = (port, linktype)
         if key not in numbers:
@@ -143,7 +143,7 @@ def test_any_capture_gives_diagrams_with_its_records_in_order(
 def test_a_diagram_has_a_limit_and_says_what_it_leaves_out(
     read: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index = read(trace_scenes.write())
+    index = read(scenes.write())
     monkeypatch.setattr("nupa.diagram.draw.diagram.RECORDS_MAX", 19)
     diagram = read_diagram(index, index.transfers[0])
     assert (diagram.left_out, sum(row.count for row in diagram.rows)) == (1, 19)
@@ -189,7 +189,7 @@ def repeated(scene: Scene, times: int) -> bytes:
 
 def test_the_index_calls_no_function_for_most_records(tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
-    scene = trace_scenes.all_levels()
+    scene = scenes.all_levels()
     file.write_bytes(repeated(scene, 200))
     index = read_index(file)
     assert len(index.transfers) == 200

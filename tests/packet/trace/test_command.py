@@ -13,8 +13,8 @@ from nupa.cli import main
 from nupa.cli import trace as command
 from nupa.diagram.draw import listing
 from nupa.diagram.find.transfer import MARKS
-from tests.packet import trace_scenes
-from tests.packet.trace_scenes import SEND, Scene
+from tests.packet.trace import scenes
+from tests.packet.trace.scenes import SEND, Scene
 from tests.unit.cli.command import Nupa
 
 Run = Callable[..., str]
@@ -62,7 +62,7 @@ def test_one_transfer_is_found_by_number_id_or_packet(file: Path, shown: Run) ->
 
 def test_a_file_of_one_transfer_needs_no_number(tmp_path: Path, shown: Run) -> None:
     path = tmp_path / "x.pcapng"
-    path.write_bytes(trace_scenes.send().bytes())
+    path.write_bytes(scenes.send().bytes())
     assert shown(path, "--all").startswith("transfer 0x100110000000001: SEND 8 B\n")
     assert shown(path, "--svg", "-").startswith("<svg")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Diagrams of transfers: as text, compared with trace_golden/, and as SVG."""
+"""Diagrams of transfers: as text, compared with golden/, and as SVG."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nupa.diagram.find.index import read_index
 from nupa.packet.pcapng.reader import INBOUND, OUTBOUND
 from nupa.packet.scapy.transport import AETH, BTH, AtomicETH
 from nupa.packet.tables import record
-from tests.packet import trace_scenes
-from tests.packet.trace_scenes import SCENES, Scene
+from tests.packet.trace import scenes
+from tests.packet.trace.scenes import SCENES, Scene
 from tests.unit.packet import split
 
-GOLDEN = Path(__file__).with_name("trace_golden")
+GOLDEN = Path(__file__).with_name("golden")
 SVG = "{http://www.w3.org/2000/svg}"
 DiagramOf = Callable[..., Diagram]
 
@@ -61,7 +61,7 @@ def test_no_line_is_wider_than_the_terminal(name: str, width: int, diagram_of: D
 
 
 def test_colours_are_for_terminals_alone_and_change_no_character(diagram_of: DiagramOf) -> None:
-    diagram = diagram_of(trace_scenes.dropped())
+    diagram = diagram_of(scenes.dropped())
     plain, coloured = text.render(diagram), text.render(diagram, colour=True)
     assert "\x1b" not in plain
     pieces = coloured.split("\x1b[")
@@ -69,7 +69,7 @@ def test_colours_are_for_terminals_alone_and_change_no_character(diagram_of: Dia
 
 
 def test_a_send_goes_from_wqe_to_doorbell_to_packet_to_ack_to_cqe(diagram_of: DiagramOf) -> None:
-    diagram = diagram_of(trace_scenes.send())
+    diagram = diagram_of(scenes.send())
     assert labels(diagram) == [
         "WQE SEND 8 B",
         "doorbell SQ 1",
@@ -91,8 +91,8 @@ def test_a_send_goes_from_wqe_to_doorbell_to_packet_to_ack_to_cqe(diagram_of: Di
 
 def test_packets_of_a_kind_are_folded_and_all_unfolds_them(diagram_of: DiagramOf) -> None:
     folded, unfolded = (
-        diagram_of(trace_scenes.write()),
-        diagram_of(trace_scenes.write(), everything=True),
+        diagram_of(scenes.write()),
+        diagram_of(scenes.write(), everything=True),
     )
     [middle] = [row for row in folded.rows if row.count > 1]
     assert middle.label == "RC RDMA WRITE Middle × 14"
@@ -103,7 +103,7 @@ def test_packets_of_a_kind_are_folded_and_all_unfolds_them(diagram_of: DiagramOf
 
 
 def test_the_levels_of_one_transfer_stand_in_one_diagram(diagram_of: DiagramOf) -> None:
-    diagram = diagram_of(trace_scenes.all_levels())
+    diagram = diagram_of(scenes.all_levels())
     assert {row.level for row in diagram.rows} == {"queue", "tlp", "transport"}
     read = next(row for row in diagram.rows if row.label == "MRd × 6")
     written = next(row for row in diagram.rows if row.label == "MWr × 12")
@@ -115,7 +115,7 @@ def test_the_levels_of_one_transfer_stand_in_one_diagram(diagram_of: DiagramOf) 
 def test_what_is_lost_and_sent_again_is_drawn_so_and_the_gap_is_marked(
     diagram_of: DiagramOf,
 ) -> None:
-    diagram = diagram_of(trace_scenes.dropped())
+    diagram = diagram_of(scenes.dropped())
     [lost] = [row for row in diagram.rows if row.is_lost]
     [again] = [row for row in diagram.rows if row.is_retry]
     assert lost.label == again.label == "RC SEND Only PSN 5"
@@ -139,31 +139,31 @@ def test_a_repeated_request_is_a_retry_also_where_no_flag_says_so(diagram_of: Di
 
 
 def test_a_refusal_says_why(diagram_of: DiagramOf) -> None:
-    diagram = diagram_of(trace_scenes.refused())
+    diagram = diagram_of(scenes.refused())
     assert labels(diagram)[-2:] == ["NAK: remote access error PSN 5", "CQE REM_ACCESS_ERR"]
     assert [row.is_error for row in diagram.rows] == [False, False, True, True]
     assert diagram.transfer.flag_names == ["nak", "error"]
 
 
 def test_a_packet_seen_at_four_ports_is_one_arrow(diagram_of: DiagramOf) -> None:
-    diagram = diagram_of(trace_scenes.through_switch())
+    diagram = diagram_of(scenes.through_switch())
     request = diagram.rows[1]
     names = [actor.lines[0] for actor in diagram.actors]
     assert names == ["host0", "host0/1", "switch0/1", "switch0/2", "host1/1"]
     assert (request.source, request.target, request.seen) == (1, 4, (2, 3))
-    each = diagram_of(trace_scenes.through_switch(), everything=True)
+    each = diagram_of(scenes.through_switch(), everything=True)
     ways = [(row.source, row.target) for row in each.rows if "SEND Only" in row.label]
     assert ways == [(1, 4), (1, 2), (2, 3), (3, 4)]
 
 
 def test_an_atomic_shows_its_operands_and_what_was_there(diagram_of: DiagramOf) -> None:
-    details = [row.detail for row in diagram_of(trace_scenes.atomic()).rows]
+    details = [row.detail for row in diagram_of(scenes.atomic()).rows]
     assert details[1] == "@0x7f1234567000, 0x4 -> 0x9"
     assert details[2] == "was 0x4"
 
 
 def test_pooled_memory_is_an_actor(diagram_of: DiagramOf) -> None:
-    diagram = diagram_of(trace_scenes.pooled())
+    diagram = diagram_of(scenes.pooled())
     assert diagram.actors[-1].kind == "pool"
     assert [(row.label, row.source, row.target) for row in diagram.rows[1:3]] == [
         ("M2S MemWr × 2", 1, 2),
@@ -192,11 +192,9 @@ def test_frames_of_the_netdev_are_a_conversation(diagram_of: DiagramOf) -> None:
 
 
 def test_a_frame_inside_a_record_is_shown_like_any(diagram_of: DiagramOf) -> None:
-    scene = trace_scenes.send()
+    scene = scenes.send()
     frame = bytes(scene.below(False))
-    head = record.pack(
-        record.Level.NET, record.Kind.ETHERNET, OUTBOUND, transfer=trace_scenes.TRANSFER
-    )
+    head = record.pack(record.Level.NET, record.Kind.ETHERNET, OUTBOUND, transfer=scenes.TRANSFER)
     number = scene.interface("host0/1", record.LINKTYPE_NUPA)
     scene.writer.write(number, scene.now_ns + 10, head + frame)
     diagram = diagram_of(scene)
@@ -206,11 +204,11 @@ def test_a_frame_inside_a_record_is_shown_like_any(diagram_of: DiagramOf) -> Non
 
 def test_one_host_is_two_actors_where_it_talks_to_itself(diagram_of: DiagramOf) -> None:
     scene = Scene()
-    scene.wqe(trace_scenes.SEND, 8)
+    scene.wqe(scenes.SEND, 8)
     packet = scene.below(False)
     packet["IP"].dst = "10.0.0.1"
     scene.frame(packet / BTH(opcode="RC_SEND_ONLY", dqpn=3, psn=1) / b"8 bytes!", after=9)
-    answer = BTH(opcode="RC_ACKNOWLEDGE", dqpn=trace_scenes.SOURCE_QPN, psn=1) / AETH(msn=1)
+    answer = BTH(opcode="RC_ACKNOWLEDGE", dqpn=scenes.SOURCE_QPN, psn=1) / AETH(msn=1)
     scene.frame(packet / answer, after=9, ports=[("host0/1", INBOUND)])
     diagram = diagram_of(scene)
     there, back = diagram.rows[1:]
@@ -222,7 +220,7 @@ def test_of_a_host_that_talks_to_itself_tlps_are_beside_whose_memory_they_reach(
     diagram_of: DiagramOf,
 ) -> None:
     scene = Scene()
-    scene.wqe(trace_scenes.FETCH_ADD, 8)
+    scene.wqe(scenes.FETCH_ADD, 8)
     packet = scene.below(False)
     packet["IP"].dst = "10.0.0.1"
     operands = AtomicETH(va=0x1000, rkey=1, swap=1)
@@ -274,7 +272,7 @@ def test_what_is_drawn_in_svg_lies_inside_of_it(diagram_of: DiagramOf) -> None:
 
 def test_names_from_a_file_break_neither_the_terminal_nor_xml(diagram_of: DiagramOf) -> None:
     scene = Scene()
-    scene.wqe(trace_scenes.SEND, 8, port="<b>\x1b[2J&\x00/1")
+    scene.wqe(scenes.SEND, 8, port="<b>\x1b[2J&\x00/1")
     diagram = diagram_of(scene)
     assert "\x1b" not in text.render(diagram)
     root = ElementTree.fromstring(svg.render(diagram))

@@ -16,8 +16,8 @@ from nupa.packet.pcapng.reader import Writer
 from nupa.packet.scapy.cm import DREQ, MAD, REP, REQ, RTU
 from nupa.packet.scapy.transport import AETH, BTH, DETH, RETH, CNPPadding
 from nupa.packet.tables.record import LINKTYPE_ETHERNET
-from tests.packet import trace_scenes
-from tests.packet.trace_scenes import Reading, Scene
+from tests.packet.trace import scenes
+from tests.packet.trace.scenes import Reading, Scene
 from tests.unit.packet import roce_dialogues
 
 
@@ -36,17 +36,15 @@ def of_packets(index: Index) -> list[int | None]:
 
 
 def test_records_with_one_id_are_one_transfer_at_all_levels(read: Reading) -> None:
-    [transfer] = read(trace_scenes.all_levels()).transfers
-    assert transfer.id == trace_scenes.TRANSFER
+    [transfer] = read(scenes.all_levels()).transfers
+    assert transfer.id == scenes.TRANSFER
     assert transfer.counts[1:] == [40, 3, 5, 0, 0]
     assert transfer.what == "RDMA WRITE 4 KiB"
     assert (transfer.source_text, transfer.target_text) == ("host0 0x010011", "host1 0x020047")
 
 
 def test_each_scene_is_said_what_it_is(read: Reading) -> None:
-    assert {
-        name: read(scene()).transfers[0].what for name, scene in trace_scenes.SCENES.items()
-    } == {
+    assert {name: read(scene()).transfers[0].what for name, scene in scenes.SCENES.items()} == {
         "send": "SEND 8 B",
         "write": "RDMA WRITE 64 KiB",
         "all_levels": "RDMA WRITE 4 KiB",
@@ -92,7 +90,7 @@ def test_a_message_of_many_packets_and_its_ack_are_one_transfer(read: Reading) -
     index = read(scene)
     assert of_packets(index) == [1, 1, 1, 1, 2, 1, 2]
     assert [one.what for one in index.transfers] == ["SEND 1 KiB", "SEND 4 B"]
-    assert index.transfers[0].source_qpn == trace_scenes.SOURCE_QPN
+    assert index.transfers[0].source_qpn == scenes.SOURCE_QPN
 
 
 def test_all_dialogues_of_an_adapter_become_transfers(read: Reading) -> None:
@@ -278,7 +276,7 @@ def test_lists_are_sorted_and_chosen_from(read: Reading) -> None:
 
 
 def test_a_list_has_a_line_for_each_transfer(read: Reading) -> None:
-    index = read(trace_scenes.dropped())
+    index = read(scenes.dropped())
     shown = listing.render(index, index.transfers).splitlines()
     assert shown[0].endswith("x.pcapng: 1 transfer; 6 packets in 67.1 ms")
     assert shown[2].split() == [
@@ -302,7 +300,7 @@ def test_near_transfers_are_found_for_an_id_that_is_none(read: Reading) -> None:
     scene = Scene()
     for number in (10, 20, 30, 40, 50):
         scene.transfer = number
-        scene.wqe(trace_scenes.SEND, 8)
+        scene.wqe(scenes.SEND, 8)
     index = read(scene)
     assert [one.id for one in index.near(29)] == [20, 30, 40]
     assert [one.id for one in index.near(1000)] == [30, 40, 50]

@@ -24,8 +24,7 @@ from nupa.packet.tables.record import Kind
 from nupa.packet.wireshark.dissector import install
 from nupa.programs.pair import free_port
 from tests.packet.shark import NOT_ROOT
-
-from .stage import DEADLINE_S, Stage
+from tests.programs.stage import DEADLINE_S, Stage
 
 SEND, ACK = CODES["RC_SEND_ONLY"], CODES["RC_ACKNOWLEDGE"]
 

@@ -9,9 +9,8 @@ import pytest
 
 from nupa.programs.pair import ProgramPair, free_port
 from nupa.replay import Report, replay
-
-from . import cm_stage
-from .stage import DEADLINE_S, Stage
+from tests.programs.rdmacm import cm_stage
+from tests.programs.stage import DEADLINE_S, Stage
 
 
 def recorded(

@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nupa.programs.pair import ProgramPair, free_port
-
-from .stage import DEADLINE_S, Stage
+from tests.programs.stage import DEADLINE_S, Stage
 
 HOSTS = [("host0", "host1"), ("host0", "host0")]
 

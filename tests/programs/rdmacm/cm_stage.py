@@ -10,8 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from nupa.programs.pair import ProgramPair, free_port
-
-from .stage import DEADLINE_S, Stage
+from tests.programs.stage import DEADLINE_S, Stage
 
 SERVER = "10.0.0.1"  # host0
 

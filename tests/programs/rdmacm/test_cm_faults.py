@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from .cm_stage import SERVER, port, program, start
-from .stage import Stage
-from .test_faults import faults
-from .test_rdmacm import UDADDY_PORT, pings, rping
+from tests.programs.rdmacm.cm_stage import SERVER, port, program, start
+from tests.programs.rdmacm.test_rdmacm import UDADDY_PORT, pings, rping
+from tests.programs.stage import Stage
+from tests.programs.verbs.test_faults import faults
 
 #: Of the first 60 packets it hits these: 0, 2, 28, 41.  The first is a request to connect, and the
 #: third the reply to its repetition: two waits of 4.3 s.

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from .cm_stage import SERVER, port, program, start
-from .stage import Stage, sizes_of
+from tests.programs.rdmacm.cm_stage import SERVER, port, program, start
+from tests.programs.stage import Stage, sizes_of
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from nupa.programs.pair import PairResult, ProgramOutcome, ProgramPair
-
-from .cm_stage import SERVER, port, program, start
-from .stage import DEADLINE_S, Stage
+from tests.programs.rdmacm.cm_stage import SERVER, port, program, start
+from tests.programs.stage import DEADLINE_S, Stage
 
 
 @pytest.fixture

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from nupa.programs.pair import PairResult, ProgramOutcome, ProgramPair
+from tests.programs.stage import DEADLINE_S, Stage
 
-from .stage import DEADLINE_S, Stage
-
-UNTIL_BOUND = Path(__file__).with_name("rsockets") / "until_bound.py"
+UNTIL_BOUND = Path(__file__).with_name("until_bound.py")
 PORT = "7471"
 SERVER = "10.0.0.1"
 SHORT = ("-S", "5000", "-C", "40", "-I", "5")

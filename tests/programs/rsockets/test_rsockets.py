@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""rsockets, call by call.  Each scenario is a function of a script in rsockets/, run on host0.  The
-other ends of its connections are in a process that it starts on host1."""
+"""rsockets, call by call.  Each scenario is a function of a script beside this file, run on host0.
+The script starts a process on host1 for the other ends of its connections."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from .stage import Stage
+from tests.programs.stage import Stage
 
-SCRIPTS = Path(__file__).with_name("rsockets")
+SCRIPTS = Path(__file__).parent
 
 
 def scenarios(script: str) -> list[str]:

@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from nupa.programs.pair import ProgramPair, free_port
+from tests.programs.stage import DEADLINE_S, Stage
 
-from .stage import DEADLINE_S, Stage
-
-SCRIPTS = Path(__file__).with_name("rsockets")
+SCRIPTS = Path(__file__).parent
 SERVER = "10.0.0.1"
 
 

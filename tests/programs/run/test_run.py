@@ -12,8 +12,7 @@ import pytest
 
 from nupa.base.ownership import outer_uid
 from nupa.programs.pair import NUPA, free_port
-
-from .stage import DEADLINE_S, Stage
+from tests.programs.stage import DEADLINE_S, Stage
 
 FOR_EVER = ["ibv_rc_pingpong", "-g", "1", "-n", "1000000000"]
 

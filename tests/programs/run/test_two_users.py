@@ -19,9 +19,8 @@ import pytest
 
 import nupa
 from nupa.programs.pair import ProgramOutcome, run
-
-from . import users
-from .users import User
+from tests.programs import users
+from tests.programs.users import User
 
 DEADLINE_S = 50.0  # what takes longer is held up by another user
 NAME = "default"

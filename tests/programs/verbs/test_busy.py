@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from nupa.programs.pair import Program
-
-from .stage import Stage
+from tests.programs.stage import Stage
 
 CPUS = sorted(os.sched_getaffinity(0))
 POLLING = [

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from .stage import Stage
+from tests.programs.stage import Stage
 
 #: Issue 2, section 4: limits as a real HCA's.
 LEAST = {

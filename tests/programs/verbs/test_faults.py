@@ -15,9 +15,8 @@ import pytest
 from nupa.measure.control import FileOperation
 from nupa.measure.transfer import OPERATIONS, TransferJob
 from nupa.programs.pair import ProgramPair, free_port
-
-from .stage import DEADLINE_S, Stage, sizes_of
-from .test_rdmacm import pings, rping
+from tests.programs.rdmacm.test_rdmacm import pings, rping
+from tests.programs.stage import DEADLINE_S, Stage, sizes_of
 
 #: Of the first 400 packets it hits these: 1, 52, 60, 200, 319.
 SEED = "38"

@@ -7,8 +7,7 @@ import pytest
 
 from nupa.programs import fio
 from nupa.programs.pair import ProgramPair
-
-from .stage import Stage
+from tests.programs.stage import Stage
 
 
 def pair(stage: Stage, job: fio.Job) -> ProgramPair:

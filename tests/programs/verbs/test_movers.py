@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from .stage import Stage
+from tests.programs.stage import Stage
 
 FOR_EVER = ["ibv_rc_pingpong", "-g", "1", "-n", "1000000000"]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from .stage import Stage, sizes_of
+from tests.programs.stage import Stage, sizes_of
 
 pytestmark = pytest.mark.timeout(120)  # -a takes half of it where others compute, too
 

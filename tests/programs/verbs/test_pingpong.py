@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from .stage import Stage
+from tests.programs.stage import Stage
 
 PROGRAMS = ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"]
 

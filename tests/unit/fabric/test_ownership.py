@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Each file that is opened by name (docs/files.md), and each thing that may lie there instead.
 
-tests/programs/test_two_users.py has the same between real users.
+tests/programs/run/test_two_users.py has the same between real users.
 """
 
 from __future__ import annotations

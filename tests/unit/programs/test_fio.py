@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""fio's job file and what its JSON says; fio itself is run by tests/programs/test_fio.py."""
+"""fio's job file and what its JSON says; fio itself is run by tests/programs/verbs/test_fio.py."""
 
 from __future__ import annotations
 
