@@ -11,18 +11,18 @@
 /* Called with any arguments: on the ABIs of Linux the caller removes them from the stack. */
 #define NUPA_REFUSAL static __attribute__((used))
 
-NUPA_REFUSAL int refuse(void)
+NUPA_REFUSAL int unsupported(void)
 {
 	return EOPNOTSUPP;
 }
 
-NUPA_REFUSAL void *refuse_null(void)
+NUPA_REFUSAL void *unsupported_null(void)
 {
 	errno = EOPNOTSUPP;
 	return NULL;
 }
 
-NUPA_REFUSAL int refuse_negative(void)
+NUPA_REFUSAL int unsupported_negative(void)
 {
 	errno = EOPNOTSUPP;
 	return -1;
@@ -32,12 +32,12 @@ NUPA_REFUSAL void ignore(void)
 {
 }
 
-NUPA_REFUSAL int refuse_old(void)
+NUPA_REFUSAL int unsupported_old(void)
 {
 	return ENOSYS;
 }
 
-NUPA_REFUSAL void *refuse_old_null(void)
+NUPA_REFUSAL void *unsupported_old_null(void)
 {
 	errno = ENOSYS;
 	return NULL;
@@ -97,24 +97,24 @@ NUPA_REFUSAL void *refuse_old_null(void)
 	X(__verbs_log) X(verbs_init_cq) X(verbs_set_ops) X(verbs_uninit_context)
 /* clang-format on */
 
-#define NUPA_REFUSE(name) NUPA_ALIAS(refuse, name);
-#define NUPA_REFUSE_NULL(name) NUPA_ALIAS(refuse_null, name);
+#define NUPA_REFUSE(name) NUPA_ALIAS(unsupported, name);
+#define NUPA_REFUSE_NULL(name) NUPA_ALIAS(unsupported_null, name);
 #define NUPA_IGNORE(name) NUPA_ALIAS(ignore, name);
 NUPA_PUBLIC_REFUSED(NUPA_REFUSE)
 NUPA_PUBLIC_REFUSED_NULL(NUPA_REFUSE_NULL)
 NUPA_PUBLIC_IGNORED(NUPA_IGNORE)
 
-#define NUPA_OLD(name) NUPA_VERSION(refuse_old, name, "@IBVERBS_1.0", 1_0);
-#define NUPA_OLD_NULL(name) NUPA_VERSION(refuse_old_null, name, "@IBVERBS_1.0", 1_0);
+#define NUPA_OLD(name) NUPA_VERSION(unsupported_old, name, "@IBVERBS_1.0", 1_0);
+#define NUPA_OLD_NULL(name) NUPA_VERSION(unsupported_old_null, name, "@IBVERBS_1.0", 1_0);
 #define NUPA_OLD_VOID(name) NUPA_VERSION(ignore, name, "@IBVERBS_1.0", 1_0);
 NUPA_OLD_REFUSED(NUPA_OLD)
 NUPA_OLD_REFUSED_NULL(NUPA_OLD_NULL)
 NUPA_OLD_IGNORED(NUPA_OLD_VOID)
 
 /* Driver ABIs 34 (v34 to v58) and 59: the same names, so the same refusals. */
-#define NUPA_PRIVATE(name) NUPA_DRIVER_SYMBOL(refuse, name)
-#define NUPA_PRIVATE_NULL(name) NUPA_DRIVER_SYMBOL(refuse_null, name)
-#define NUPA_PRIVATE_NEGATIVE(name) NUPA_DRIVER_SYMBOL(refuse_negative, name)
+#define NUPA_PRIVATE(name) NUPA_DRIVER_SYMBOL(unsupported, name)
+#define NUPA_PRIVATE_NULL(name) NUPA_DRIVER_SYMBOL(unsupported_null, name)
+#define NUPA_PRIVATE_NEGATIVE(name) NUPA_DRIVER_SYMBOL(unsupported_negative, name)
 #define NUPA_PRIVATE_VOID(name) NUPA_DRIVER_SYMBOL(ignore, name)
 NUPA_PRIVATE_REFUSED(NUPA_PRIVATE)
 NUPA_PRIVATE_REFUSED_NULL(NUPA_PRIVATE_NULL)

@@ -63,7 +63,7 @@ static int take_pages(uint64_t from, uint64_t to, int advice)
 	return failed;
 }
 
-NUPA_SHIM_WRAPPER int madvise(void *addr, size_t bytes, int advice)
+static int advise_promoted(void *addr, size_t bytes, int advice)
 {
 	uint64_t page = nupa_page_bytes();
 	uint64_t from = (uintptr_t)addr, to = from + ((bytes + page - 1) & ~(page - 1));
@@ -73,3 +73,5 @@ NUPA_SHIM_WRAPPER int madvise(void *addr, size_t bytes, int advice)
 		return (int)syscall(SYS_madvise, addr, bytes, advice);
 	return take_pages(from, to, advice);
 }
+
+NUPA_SHIM_ALIAS(madvise, advise_promoted);

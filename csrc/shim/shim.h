@@ -23,6 +23,9 @@
 
 /* Only these functions of a library that each process loads are seen. */
 #define NUPA_SHIM_WRAPPER __attribute__((visibility("default")))
+/* The function of libc is ours. */
+#define NUPA_SHIM_ALIAS(name, ours)                                                                \
+	NUPA_SHIM_WRAPPER extern __typeof__(name) name __attribute__((alias(#ours)))
 
 /* The host whose files are shown; the fabric is open as long as they are written. */
 struct nupa_shim_view {

@@ -131,14 +131,15 @@ bool nupa_vma_is_memfd(const struct nupa_vma *vma);
 bool nupa_memfd_punch(uint64_t offset, uint64_t bytes);
 void nupa_memfd_forget_in_child(void);
 
-/* How the preloaded shim, where there is one, knows our memfds. */
+/* A preloaded library that changes the program's memory knows our memfds by a table of this name:
+ * struct nupa_promoted_file[NUPA_PROMOTED_FILES], one for all copies of the engine. */
+#define NUPA_PROMOTED_TABLE "nupa_shim_promoted"
 #define NUPA_PROMOTED_FILES 4u
 
 struct nupa_promoted_file {
 	dev_t device;
 	uint64_t inode;
 };
-extern struct nupa_promoted_file nupa_shim_promoted[NUPA_PROMOTED_FILES] __attribute__((weak));
 
 /* --- promote_slots.c ----------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "engine/promote/promote_internal.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -26,9 +27,18 @@ bool nupa_memfd_is_there(void)
 	       status.st_ino == memfd_inode;
 }
 
-static void tell_shim(void)
+/* NULL: no library was preloaded that has one. */
+static struct nupa_promoted_file *promoted_table NUPA_NOT_PROMOTED;
+
+/* At load, since dlsym waits for a thread that loads a library, which may wait for our locks. */
+__attribute__((constructor)) static void find_table(void)
 {
-	struct nupa_promoted_file *file = nupa_shim_promoted;
+	promoted_table = dlsym(RTLD_DEFAULT, NUPA_PROMOTED_TABLE);
+}
+
+static void tell_preloaded(void)
+{
+	struct nupa_promoted_file *file = promoted_table;
 
 	if (!file)
 		return;
@@ -81,7 +91,7 @@ static int memfd_make(void)
 	memfd = fd;
 	memfd_device = status.st_dev;
 	memfd_inode = status.st_ino;
-	tell_shim();
+	tell_preloaded();
 	return 0;
 }
 
