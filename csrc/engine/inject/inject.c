@@ -2,6 +2,7 @@
  * The injector: an attachment through which packets enter, and which waits for their verdicts. */
 #include "engine/inject/inject.h"
 #include "engine/inject/inject_engine.h"
+#include "region/slot_life.h"
 
 #include <errno.h>
 #include <time.h>
@@ -130,6 +131,17 @@ static int await(struct nupa_injector *injector, uint64_t timeout_ns,
 	return error;
 }
 
+/* Whether the process that owns the QP's number lives, on *host* (-1: on any). */
+static bool owner_lives(const struct nupa_fabric *fabric, uint32_t qpn, int host)
+{
+	uint32_t slot = qpn >> NUPA_QP_INDEX_BITS;
+
+	if (slot == 0 || slot >= fabric->geometry.n_slots ||
+	    NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) != NUPA_SLOT_LIVE)
+		return false;
+	return host < 0 || nupa_load_relaxed(&fabric->slots[slot].host) == (uint32_t)host;
+}
+
 static int ask(struct nupa_injector *injector, uint32_t qpn,
 	       const struct nupa_inject_packet *packet, const void *payload, uint64_t timeout_ns,
 	       struct nupa_inject_result *result)
@@ -143,18 +155,12 @@ static int ask(struct nupa_injector *injector, uint32_t qpn,
 	if (!error)
 		error = await(injector, timeout_ns, result);
 	pthread_mutex_unlock(&injector->turn);
-	return error;
-}
-
-/* Whether the process that owns the QP's number lives, on *host* (-1: on any). */
-static bool owner_lives(const struct nupa_fabric *fabric, uint32_t qpn, int host)
-{
-	uint32_t slot = qpn >> NUPA_QP_INDEX_BITS;
-
-	if (slot == 0 || slot >= fabric->geometry.n_slots ||
-	    NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) != NUPA_SLOT_LIVE)
-		return false;
-	return host < 0 || nupa_load_relaxed(&fabric->slots[slot].host) == (uint32_t)host;
+	if (error != -ENOTCONN)
+		return error;
+	/* A process that has just died may have its slot still. */
+	(void)nupa_fabric_reap(injector->engine->fabric);
+	return owner_lives(injector->engine->fabric, qpn, -1) ? error
+							      : drop(result, NUPA_INJECT_NO_QP);
 }
 
 int nupa_inject(struct nupa_injector *injector, const struct nupa_inject_packet *packet,
