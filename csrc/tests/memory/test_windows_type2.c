@@ -5,6 +5,24 @@
 #include <errno.h>
 #include <string.h>
 
+/* A second QP of each end, connected to each other: *w* with those. */
+static struct windowed second_qps(const struct windowed *w, struct end ends[2])
+{
+	struct windowed second = *w;
+
+	ends[0] = *w->a;
+	ends[1] = *w->b;
+	for (int i = 0; i < 2; i++) {
+		ends[i].qp = end_make_qp(i ? w->b : w->a);
+		ends[i].self.qpn = ends[i].qp->qp_num;
+	}
+	end_connect(&ends[0], &ends[1].self);
+	end_connect(&ends[1], &ends[0].self);
+	second.a = &ends[0];
+	second.b = &ends[1];
+	return second;
+}
+
 static void works_on_its_qp_alone(enum nupa_mover mover)
 {
 	struct windowed w = windowed_open(mover, windowed_bindable);
@@ -22,22 +40,14 @@ static void works_on_its_qp_alone(enum nupa_mover mover)
 	windowed_refused(&w, IBV_WR_RDMA_WRITE, at, 8, mw->rkey);
 	/* Another QP of the same PD: b's second one, connected to a's second one. */
 	{
-		struct windowed v = w;
-		struct end a2 = *w.a, b2 = *w.b;
+		struct end ends[2];
+		struct windowed v = second_qps(&w, ends);
 
-		a2.qp = end_make_qp(w.a);
-		b2.qp = end_make_qp(w.b);
-		a2.self.qpn = a2.qp->qp_num;
-		b2.self.qpn = b2.qp->qp_num;
-		v.a = &a2;
-		v.b = &b2;
-		end_connect(&a2, &b2.self);
-		end_connect(&b2, &a2.self);
 		windowed_refused(&v, IBV_WR_RDMA_WRITE, at, 8, key);
 		/* Nor may it invalidate it. */
-		windowed_invalidate(&v, b2.qp, b2.send_cq, key, IBV_WC_MW_BIND_ERR);
-		CHECK_EQ(nupa_destroy_qp(a2.qp), 0);
-		CHECK_EQ(nupa_destroy_qp(b2.qp), 0);
+		windowed_invalidate(&v, v.b->qp, v.b->send_cq, key, IBV_WC_MW_BIND_ERR);
+		CHECK_EQ(nupa_destroy_qp(v.a->qp), 0);
+		CHECK_EQ(nupa_destroy_qp(v.b->qp), 0);
 	}
 	windowed_allowed(&w, IBV_WR_RDMA_WRITE, at, BYTES, key);
 	/* IBTA 10.6.7.2: it is bound when it is free, not when it is bound. */
@@ -104,21 +114,13 @@ TEST(a_destroyed_qp_frees_the_windows_bound_on_it)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
 	struct ibv_mw *mw = nupa_alloc_mw(w.b->pd, IBV_MW_TYPE_2);
-	struct end a2 = *w.a, b2 = *w.b;
-	struct windowed v = w;
+	struct end ends[2];
+	struct windowed v = second_qps(&w, ends);
 
-	a2.qp = end_make_qp(w.a);
-	b2.qp = end_make_qp(w.b);
-	a2.self.qpn = a2.qp->qp_num;
-	b2.self.qpn = b2.qp->qp_num;
-	v.a = &a2;
-	v.b = &b2;
-	end_connect(&a2, &b2.self);
-	end_connect(&b2, &a2.self);
 	windowed_bind2(&v, mw, mw->rkey, IBV_WC_SUCCESS);
 	CHECK_EQ(nupa_dereg_mr(w.mr), EBUSY);
-	CHECK_EQ(nupa_destroy_qp(a2.qp), 0);
-	CHECK_EQ(nupa_destroy_qp(b2.qp), 0);
+	CHECK_EQ(nupa_destroy_qp(v.a->qp), 0);
+	CHECK_EQ(nupa_destroy_qp(v.b->qp), 0);
 	windowed_bind2(&w, mw, mw->rkey, IBV_WC_SUCCESS);
 	windowed_allowed(&w, IBV_WR_RDMA_WRITE, (uintptr_t)w.at + AT, 8, mw->rkey);
 	CHECK_EQ(nupa_dealloc_mw(mw), 0);

@@ -5,7 +5,6 @@ fetch is missing is test_coherence.c."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, Fault
 from nupa.topology.topology import SegmentConfig, Topology, star
-from tests.cross.conftest import Pair, peers_of
+from tests.cross.conftest import Pair
 from tests.cross.operations.test_operations import (  # noqa: F401  # collected here, too, with the fixtures below
     test_atomics_return_what_was_there,
     test_both_directions_at_once,
@@ -27,7 +26,6 @@ from tests.cross.operations.test_operations import (  # noqa: F401  # collected 
     test_write_changes_exactly_its_bytes,
     test_write_with_immediate_takes_a_receive_after_its_data,
 )
-from tests.cross.peers.kernels import Kernels
 from tests.cross.peers.peer import Peer, PeerError
 
 MEMORY_BYTES = 64 << 20
@@ -43,19 +41,6 @@ def incoherent(hosts: int, **sizes: int) -> Topology:
 def fabric(nupa_dir: Path) -> Iterator[Fabric]:  # noqa: ARG001
     with Fabric.create("cross", incoherent(2)) as fabric:
         yield fabric
-
-
-@pytest.fixture
-def spawn(kernels: Kernels, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
-    """Makes peers, by turns under two kernels: as many as there are hosts."""
-    turns = itertools.cycle((0, 1))
-    yield from peers_of(lambda: kernels[next(turns)].peer(), nupa_dir)
-
-
-@pytest.fixture(params=["relay", None], ids=lambda mover: mover or "chosen")
-def mover(request: pytest.FixtureRequest) -> str | None:
-    """Gives each kind of memory between kernels."""
-    return request.param  # type: ignore[no-any-return]
 
 
 def test_device_memory_is_relayed_too(fabric: Fabric, make_pair: Callable[..., Pair]) -> None:

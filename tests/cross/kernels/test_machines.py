@@ -4,7 +4,6 @@ one.  Much of what holds between two processes has to hold here; the tests of it
 
 from __future__ import annotations
 
-import itertools
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ import pytest
 from nupa.base.errors import LocalError
 from nupa.fabric import Fabric
 from nupa.topology.topology import SegmentConfig, Topology, star
-from tests.cross.conftest import SIZE, Pair, exchange, peers_of
+from tests.cross.conftest import SIZE, Pair, exchange
 from tests.cross.operations.test_operations import (  # noqa: F401  # collected here, too, with the fixtures below
     test_atomics_of_both_ends_on_one_word_lose_nothing,
     test_atomics_return_what_was_there,
@@ -30,7 +29,6 @@ from tests.cross.operations.test_operations import (  # noqa: F401  # collected 
     test_write_changes_exactly_its_bytes,
     test_write_with_immediate_takes_a_receive_after_its_data,
 )
-from tests.cross.peers.kernels import Kernels
 from tests.cross.peers.peer import Nursery, Peer, PeerError
 
 MakePair = Callable[..., Pair]
@@ -50,19 +48,6 @@ def machines(hosts: int, segment_bytes: int = MEMORY_BYTES, **sizes: int) -> Top
 def fabric(nupa_dir: Path) -> Iterator[Fabric]:  # noqa: ARG001
     with Fabric.create("cross", machines(3)) as fabric:
         yield fabric
-
-
-@pytest.fixture
-def spawn(kernels: Kernels, nupa_dir: Path) -> Iterator[Callable[[], Peer]]:
-    """Makes peers, by turns under two kernels."""
-    turns = itertools.cycle((0, 1))
-    yield from peers_of(lambda: kernels[next(turns)].peer(), nupa_dir)
-
-
-@pytest.fixture(params=["relay", None], ids=lambda mover: mover or "chosen")
-def mover(request: pytest.FixtureRequest) -> str | None:
-    """Gives each kind of memory between kernels."""
-    return request.param  # type: ignore[no-any-return]
 
 
 def test_private_memory_is_relayed(fabric: Fabric, make_pair: MakePair) -> None:
