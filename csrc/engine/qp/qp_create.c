@@ -299,12 +299,12 @@ static int qp_destroy(struct nupa_qp *qp)
 	return 0;
 }
 
+/* --- verbs --------------------------------------------------------------------------- */
+
 int nupa_destroy_qp(struct ibv_qp *ibv)
 {
 	return qp_destroy(qp_of(ibv));
 }
-
-/* --- verbs --------------------------------------------------------------------------- */
 
 struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
