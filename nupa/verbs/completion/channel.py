@@ -54,7 +54,7 @@ class CompChannel(PyverbsCM):
         while True:
             c = self._c or closed(self)
             if deadline is not None:
-                wait_readable(c.fd, max(0.0, deadline - time.monotonic()), "completion event")
+                wait_readable(c.fd, timeout, "completion event", deadline)
             if lib.nupa_get_cq_event(c, cq, context) == 0:
                 break
             # After a signal, Python's handlers have run: wait again.

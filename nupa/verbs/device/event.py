@@ -75,11 +75,15 @@ class AsyncEvent(PyverbsObject):
         return f"<AsyncEvent {self.event_type.name} of {self.element!r}>"
 
 
-def wait_readable(fd: int, timeout: float | None, what: str) -> None:
-    """Waits until *fd* can be read.  timeout: seconds, None for ever; then TimeoutError."""
+def wait_readable(fd: int, timeout: float | None, what: str, deadline: float | None = None) -> None:
+    """Waits until *fd* can be read.  timeout: seconds, None for ever; then TimeoutError.
+
+    deadline: the end of *timeout* by time.monotonic(), where a part of it may have passed.
+    """
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    if not poll.poll(None if timeout is None else timeout * 1000):
+    left = timeout if deadline is None else max(0.0, deadline - time.monotonic())
+    if not poll.poll(None if left is None else left * 1000):
         raise TimeoutError(f"No {what} within {timeout or 0:.3g} s")
 
 
@@ -89,8 +93,7 @@ def get_async_event(context: Context, c: Any, timeout: float | None) -> AsyncEve
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         if deadline is not None:
-            left = max(0.0, deadline - time.monotonic())
-            wait_readable(c.async_fd, left, "asynchronous event")
+            wait_readable(c.async_fd, timeout, "asynchronous event", deadline)
         if lib.nupa_get_async_event(c, event) == 0:
             return AsyncEvent(context, event)
         # After a signal, Python's handlers have run: wait again.
