@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One message on one path: its stages, and the rate of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from nupa.model.answer.answer import Stage
+from nupa.model.network.path import Path
+from nupa.model.profile.profile import Profile
+
+
+def serialisation_ns(profile: Profile, size_bytes: int) -> float:
+    """Returns the time of the payload and its packets' headers on one port."""
+    packets = ceil(size_bytes / profile["mtu"]) if size_bytes and "mtu" in profile.figures else 1
+    wire_bytes = size_bytes + packets * profile.get("header")
+    return wire_bytes / (profile["rate"] * profile.get("efficiency", 1.0)) * 1e9
+
+
+def one_way(path: Path, size_bytes: int) -> Iterator[Stage]:
+    """Yields the stages on the wire: the packets follow each other through the switches."""
+    profile = path.profile
+    first = min(size_bytes, profile.get("mtu", size_bytes))
+    yield Stage("first packet", first * profile.get("packet_copy"))
+    yield Stage("serialisation", serialisation_ns(profile, size_bytes))
+    yield Stage("switches", path.switches * profile.get("hop"))
+    yield Stage("media", sum(link.latency_ns for link in path.links))
+
+
+def message(path: Path, operation: str, size_bytes: int) -> tuple[Stage, ...]:
+    """Returns the stages of one operation, as perftest's latency tests time it.
+
+    A write or send: until the target sees it (half a round trip).  A read or atomic: until the
+    requester has the answer.
+    """
+    stages = [stage for stage in _message(path, operation, size_bytes) if stage.ns]
+    merged: dict[str, float] = {}
+    for stage in stages:
+        merged[stage.name] = merged.get(stage.name, 0.0) + stage.ns
+    return tuple(Stage(name, ns) for name, ns in merged.items())
+
+
+def _message(path: Path, operation: str, size_bytes: int) -> Iterator[Stage]:
+    profile = path.profile
+    answered = operation in ("read", "atomic", "load")
+    outward = 0 if operation in ("read", "load") else size_bytes
+    yield Stage("software", profile.get("software"))
+    yield Stage("post", profile.get("post"))
+    yield Stage("doorbell", profile.get("doorbell"))
+    if outward > profile.get("inline"):
+        yield Stage("descriptor fetch", profile.get("descriptor"))
+        yield Stage("payload fetch", profile.get("fetch"))
+    if "eager" in profile.figures and size_bytes > profile["eager"]:
+        yield Stage("rendezvous", profile["rendezvous"])
+    yield from one_way(path, outward)
+    if answered:
+        yield Stage("target's answer", profile.get("respond"))
+        yield from one_way(path, size_bytes)
+    if operation == "send":
+        yield Stage("receive", profile.get("receive"))
+    yield Stage("write to memory", profile.get("write"))
+    yield Stage("completion", profile.get("completion"))
+
+
+def interval_ns(path: Path, operation: str, size_bytes: int, in_flight: int) -> Stage:
+    """Returns what limits a stream of messages, and the time between two of them."""
+    profile = path.profile
+    round_trip = sum(stage.ns for stage in message(path, operation, size_bytes))
+    rate = "read_rate" if operation == "read" and "read_rate" in profile.figures else "message_rate"
+    limits = [
+        Stage("serialisation", serialisation_ns(profile, size_bytes) / path.share),
+        Stage("message rate", 1e9 / profile[rate] if rate in profile.figures else 0.0),
+        Stage("messages in flight", round_trip / in_flight),
+    ]
+    for figure in ("flow_rate", "bus"):
+        if figure in profile.figures:
+            limits.append(Stage(figure.replace("_", " "), size_bytes / profile[figure] * 1e9))
+    if "window" in profile.figures:
+        in_window = max(1.0, profile["window"] / max(size_bytes, 1))
+        limits.append(Stage("window", round_trip / in_window))
+    return max(limits, key=lambda limit: limit.ns)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Paths: the links and switches between two endpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nupa.model.errors import ModelError
+from nupa.model.profile.figure import Case
+from nupa.model.profile.profile import Profile
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cable: *length_m* of a medium; no medium: its time and energy are in the profile."""
+
+    medium: Profile | None = None
+    length_m: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.medium and "reach" in self.medium.figures and self.length_m > self.medium["reach"]:
+            raise ModelError(
+                f"{self.medium.name} reaches {self.medium['reach']:g} m: {self.length_m:g} m was "
+                "asked; `nupa model profiles` lists media that reach farther"
+            )
+
+    @property
+    def latency_ns(self) -> float:
+        if not self.medium:
+            return 0.0
+        return self.medium.get("conversion") + self.length_m * self.medium.get("propagation")
+
+    @property
+    def energy_pj_per_bit(self) -> float:
+        return self.medium.get("energy") if self.medium else 0.0
+
+
+@dataclass(frozen=True)
+class Path:
+    """Between two endpoints of one fabric: *switches* in a row, and a link more than those.
+
+    *share* is the part of a port's rate that is left where a level is oversubscribed and busy.
+    """
+
+    profile: Profile
+    switches: int
+    links: tuple[Link, ...]
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if len(self.links) != self.switches + 1:
+            raise ModelError(f"{self.switches} switches need {self.switches + 1} links")
+
+    def at(self, case: Case) -> Path:
+        links = tuple(
+            replace(link, medium=link.medium.at(case)) if link.medium else link
+            for link in self.links
+        )
+        return replace(self, profile=self.profile.at(case), links=links)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Figures: numbers with a unit, a source, a confidence and, where sources differ, a range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+Confidence = Literal["measured", "published", "vendor", "assumed"]
+Case = Literal["nominal", "best", "worst"]
+
+#: Units of a file, by the dimension: how many of the dimension's own unit one of them is.
+UNITS: Mapping[str, Mapping[str, float]] = {
+    "ns": {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9},
+    "B": {"B": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3},
+    "B/s": {"B/s": 1.0, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Mb/s": 1.25e5, "Gb/s": 1.25e8},
+    "1/s": {"1/s": 1.0, "k/s": 1e3, "M/s": 1e6, "G/s": 1e9},
+    "ns/B": {"ns/B": 1.0, "ps/B": 1e-3},
+    "ns/m": {"ns/m": 1.0},
+    "m": {"m": 1.0, "km": 1e3},
+    "pJ/b": {"pJ/b": 1.0},
+    "W": {"W": 1.0, "kW": 1e3},
+    "1": {"1": 1.0, "%": 0.01},
+}
+
+
+class Kind(NamedTuple):
+    """What a figure of that name is: its dimension (a key of UNITS) and its meaning.
+
+    *better*: +1 where a larger value is faster or cheaper, -1 where a smaller one is, 0 where it is
+    neither.
+    """
+
+    dimension: str
+    better: Literal[-1, 0, 1]
+    meaning: str
+
+
+class Figure(NamedTuple):
+    """One number of a profile, in its dimension's own unit.
+
+    *unit* is the file's, for printing.  *fitted* names the calibration files that the number was
+    fitted to; empty: it was not.
+    """
+
+    value: float
+    unit: str
+    kind: Kind
+    source: str
+    confidence: Confidence
+    low: float
+    high: float
+    fitted: tuple[str, ...] = ()
+
+    def at(self, case: Case) -> float:
+        """Returns the value in that case: the end of the range that is best, or worst."""
+        if case == "nominal" or not self.kind.better:
+            return self.value
+        return self.high if (case == "best") == (self.kind.better > 0) else self.low
+
+    def shown(self) -> dict[str, Any]:
+        """Returns it as the file has it, for `--json`."""
+        scale = UNITS[self.kind.dimension][self.unit]
+        shown: dict[str, Any] = {"value": self.value / scale, "unit": self.unit}
+        if (self.low, self.high) != (self.value, self.value):
+            shown |= {"low": self.low / scale, "high": self.high / scale}
+        shown |= {"source": self.source, "confidence": self.confidence}
+        return shown | ({"fitted": list(self.fitted)} if self.fitted else {})

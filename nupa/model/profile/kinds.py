@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every figure that a profile may have.  docs/model.md says where each enters a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nupa.model.profile.figure import Kind
+
+KINDS: Mapping[str, Kind] = {
+    # --- a port and its packets: one direction --------------------------------------------
+    "rate": Kind("B/s", +1, "bytes on the wire of one port, headers included"),
+    "efficiency": Kind("1", +1, "share of the rate that long messages reach"),
+    "mtu": Kind("B", 0, "payload of a full packet"),
+    "header": Kind("B", -1, "bytes on the wire of a packet beside its payload"),
+    "ports": Kind("1", 0, "ports of an endpoint, which a long transfer uses together"),
+    # --- the stages of one message ---------------------------------------------------------
+    "post": Kind("ns", -1, "the program posts: the work request is written"),
+    "doorbell": Kind("ns", -1, "the doorbell reaches the adapter"),
+    "descriptor": Kind("ns", -1, "the adapter fetches the work request, if not inline"),
+    "inline": Kind("B", 0, "payload that travels with the work request"),
+    "fetch": Kind("ns", -1, "the adapter fetches the payload, if not inline"),
+    "packet_copy": Kind("ns/B", -1, "store and forward of the first packet at both adapters"),
+    "hop": Kind("ns", -1, "one switch"),
+    "write": Kind("ns", -1, "the target's adapter writes the payload to memory"),
+    "respond": Kind("ns", -1, "the target of a read or an atomic answers"),
+    "completion": Kind("ns", -1, "the completion is written, and the program sees it"),
+    "receive": Kind("ns", -1, "beyond a write: a send takes a receive at its target"),
+    "rendezvous": Kind("ns", -1, "the handshake before messages above *eager*"),
+    "eager": Kind("B", 0, "messages up to this size go without a handshake"),
+    "software": Kind("ns", -1, "a library's or the kernel's own time at both ends"),
+    # --- many messages ---------------------------------------------------------------------
+    "message_rate": Kind("1/s", +1, "messages that one queue pair issues"),
+    "read_rate": Kind("1/s", +1, "reads that one queue pair issues"),
+    "window": Kind("B", +1, "bytes in flight that credits or a congestion window permit"),
+    "flow_rate": Kind("B/s", +1, "bytes that one queue pair, stream or channel reaches"),
+    "bus": Kind("B/s", +1, "the host's bus at an endpoint"),
+    # --- switches and domains --------------------------------------------------------------
+    "radix": Kind("1", 0, "ports of one switch"),
+    "domain": Kind("1", 0, "endpoints of the largest domain"),
+    "buffer": Kind("B", 0, "packet buffer of one switch port"),
+    "reduce_efficiency": Kind("1", +1, "share of the rate that in-network reduction reaches"),
+    "reduce_latency": Kind("ns", -1, "base latency of an in-network collective"),
+    "reduce_ranks": Kind("1", 0, "ranks from which in-network reduction is chosen"),
+    # --- media -----------------------------------------------------------------------------
+    "propagation": Kind("ns/m", -1, "the signal, a metre"),
+    "conversion": Kind("ns", -1, "both ends of the medium, for a signal that passes"),
+    "reach": Kind("m", +1, "the longest path"),
+    "energy": Kind("pJ/b", -1, "both ends, a bit at full rate"),
+    "price": Kind("1", -1, "price class: 1 is cheapest"),
+    "year": Kind("1", 0, "the year in which it can be bought"),
+}

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Plans: the phases that a work takes on a network, and the single operations behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from nupa.model.network.network import Network
+
+Pattern = Literal["one", "ring", "pairs", "tree", "all-to-all", "in-network"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Equal steps that follow each other; in one, each rank sends *bytes* to *peers* each.
+
+    *level* is the index of the network's level whose links are passed.  *operation* is a verb
+    ("write", "read", "send", "atomic") or "load", "store", "multimem".  *fixed_ns* is the time of a
+    step that no link explains: a library's, or a computation.
+    """
+
+    name: str
+    operation: str
+    level: int
+    bytes: int
+    steps: int = 1
+    peers: int = 1
+    pattern: Pattern = "one"
+    fixed_ns: float = 0.0
+    in_flight: int = 1  #: messages outstanding, where steps do not wait for each other
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a work does on one network.
+
+    *bytes* is what the answer's algbw divides by, and *bus_factor* makes a busbw of it (nccl-tests'
+    PERFORMANCE.md).  *pipelined*: the phases overlap but for their latencies.
+    """
+
+    phases: tuple[Phase, ...]
+    algorithm: str
+    reason: str
+    bytes: int
+    ranks: int
+    bus_factor: float = 1.0
+    pipelined: bool = False
+
+
+class Operation(NamedTuple):
+    """One operation of one rank, for the engines that run each.
+
+    *after* are the indices of operations that must have completed.  A computation has
+    peer == rank and takes *compute_ns*.
+    """
+
+    rank: int
+    peer: int
+    bytes: int
+    operation: str
+    after: tuple[int, ...] = ()
+    compute_ns: int = 0
+
+
+class Work(Protocol):
+    """A question: `plan` for closed forms and flows, `operations` for packets."""
+
+    @property
+    def name(self) -> str: ...
+
+    def plan(self, network: Network) -> Plan: ...
+
+    def operations(self, network: Network) -> Iterator[Operation]: ...
