@@ -3,31 +3,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from nupa.model.answer.answer import Stage
-from nupa.model.engine.message import interval_ns, message
+from nupa.model.engine.message import interval_ns, message, one_way, serialisation_ns
 from nupa.model.network.network import Network
 from nupa.model.work.phase import Phase, Plan
 
 
-def phase_stages(network: Network, phase: Phase) -> list[Stage]:
-    """Returns the stages of all steps of a phase."""
-    path = network.levels[phase.level].path()
-    if phase.in_flight > 1:
-        interval = interval_ns(path, phase.operation, phase.bytes, phase.in_flight)
-        return [Stage(interval.name, interval.ns * phase.steps)]
+def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
+    """Returns the latencies of all steps of a phase, and what its bytes take."""
+    level = network.levels[phase.level]
+    path = level.path()
+    of_message = (
+        message(path, phase.operation, phase.bytes)
+        if phase.start
+        else tuple(one_way(path, phase.bytes))
+    )
     stages = [
         Stage(stage.name, stage.ns * phase.steps)
-        for stage in message(path, phase.operation, phase.bytes)
+        for stage in of_message
+        if stage.name != "serialisation" and stage.ns
     ]
     if phase.fixed_ns:
         stages.append(Stage("library", phase.fixed_ns * phase.steps))
-    return stages
+    per_step = serialisation_ns(path.profile, phase.bytes) * phase.peers * phase.wire
+    name, per_step = level.name, per_step / (path.share * level.planes)
+    if phase.limit and phase.bytes * phase.peers / phase.limit * 1e9 > per_step:
+        name, per_step = phase.limit_name, phase.bytes * phase.peers / phase.limit * 1e9
+    label = "serialisation" if len(network.levels) == 1 else f"serialisation, {name}"
+    return stages, Stage(name if name == phase.limit_name else label, per_step * phase.steps)
+
+
+def phase_stages(network: Network, phase: Phase) -> list[Stage]:
+    """Returns the stages of all steps of a phase."""
+    if phase.in_flight > 1:
+        path = network.levels[phase.level].path()
+        interval = interval_ns(path, phase.operation, phase.bytes, phase.in_flight)
+        return [Stage(interval.name, interval.ns * phase.steps)]
+    stages, transfer = _steps(network, phase)
+    return [*stages, transfer]
+
+
+def _added(stages: Iterable[Stage]) -> tuple[Stage, ...]:
+    total: dict[str, float] = {}
+    for stage in stages:
+        total[stage.name] = total.get(stage.name, 0.0) + stage.ns
+    return tuple(Stage(name, ns) for name, ns in total.items() if ns)
 
 
 def stages(network: Network, plan: Plan) -> tuple[Stage, ...]:
-    """Returns the stages of a plan, equal names added."""
-    total: dict[str, float] = {}
-    for phase in plan.phases:
-        for stage in phase_stages(network, phase):
-            total[stage.name] = total.get(stage.name, 0.0) + stage.ns
-    return tuple(Stage(name, ns) for name, ns in total.items())
+    """Returns the stages of a plan, equal names added.
+
+    Phases of a pipelined plan carry different parts of the data at once: the latencies add up, and
+    the slowest transfer hides the others.
+    """
+    launch = Stage("launch", plan.fixed_ns)
+    if not plan.pipelined:
+        return _added(
+            [launch, *(stage for phase in plan.phases for stage in phase_stages(network, phase))]
+        )
+    parts = [_steps(network, phase) for phase in plan.phases]
+    slowest = max((transfer for _, transfer in parts), key=lambda stage: stage.ns)
+    return _added([launch, *(stage for stages, _ in parts for stage in stages), slowest])

@@ -29,8 +29,12 @@ class Perftest:
     def plan(self, network: Network) -> Plan:
         level = network.level_between(0, network.endpoints - 1)
         phase = Phase(
-            self.name, self.operation, level, self.bytes,
-            steps=self.messages, in_flight=self.in_flight,
+            self.name,
+            self.operation,
+            level,
+            self.bytes,
+            steps=self.messages,
+            in_flight=self.in_flight,
         )
         return Plan((phase,), "one pair", "perftest has one", self.bytes * self.messages, 2)
 

@@ -11,6 +11,9 @@ from nupa.model.network.network import Network
 
 Pattern = Literal["one", "ring", "pairs", "tree", "all-to-all", "in-network"]
 
+#: The peer of an in-network operation: the switch, which acts for all ranks of the work.
+SWITCH = -1
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -19,6 +22,10 @@ class Phase:
     *level* is the index of the network's level whose links are passed.  *operation* is a verb
     ("write", "read", "send", "atomic") or "load", "store", "multimem".  *fixed_ns* is the time of a
     step that no link explains: a library's, or a computation.
+
+    *wire* is the bytes on the wire for a byte of payload (a protocol's flags).  *limit* is the rate
+    that the endpoint's software reaches, if below the link's; *limit_name* says what it is.
+    *start*: each step starts in an endpoint, whose stages are paid; else the link's alone are.
     """
 
     name: str
@@ -30,6 +37,10 @@ class Phase:
     pattern: Pattern = "one"
     fixed_ns: float = 0.0
     in_flight: int = 1  #: messages outstanding, where steps do not wait for each other
+    wire: float = 1.0
+    limit: float = 0.0
+    limit_name: str = "library's channels"
+    start: bool = True
 
 
 @dataclass(frozen=True)
@@ -47,13 +58,15 @@ class Plan:
     ranks: int
     bus_factor: float = 1.0
     pipelined: bool = False
+    fixed_ns: float = 0.0  #: once a work: a library's launch and set-up
 
 
 class Operation(NamedTuple):
     """One operation of one rank, for the engines that run each.
 
     *after* are the indices of operations that must have completed.  A computation has
-    peer == rank and takes *compute_ns*.
+    peer == rank and takes *compute_ns*.  An in-network operation has peer == SWITCH: "reduce" loads
+    *bytes* that the switch has reduced over all ranks; "multicast" stores *bytes* to all ranks.
     """
 
     rank: int
