@@ -106,7 +106,8 @@ def load(name: str) -> Profile:
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
         raise ModelError(
-            f"no profile {name!r}" + (f": is {near[0]!r} meant?" if near else "")
+            f"no profile {name!r}"
+            + (f": is {near[0]!r} meant?" if near else "")
             + " `nupa model profiles` lists them; a path that ends with .toml is read"
         )
     return parse((_FOLDER / f"{name}.toml").read_bytes(), f"{name}.toml")
@@ -150,6 +151,12 @@ def _figure(name: str, entry: Mapping[str, Any], source: str) -> Figure:
     if not low <= value <= high:
         raise ModelError(f"{source}: {name}: low <= value <= high does not hold")
     return Figure(
-        value, entry["unit"], kind, entry["source"], entry["confidence"], low, high,
+        value,
+        entry["unit"],
+        kind,
+        entry["source"],
+        entry["confidence"],
+        low,
+        high,
         tuple(entry.get("fitted", ())),
     )

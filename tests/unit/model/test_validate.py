@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calibration files: their heads, their cases, the errors that a report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from nupa.model.errors import ModelError
+from nupa.model.validate import data
+from nupa.model.validate.case import Case, File, Line, at_least, everything, pair
+from nupa.model.validate.files import FILES
+from nupa.model.validate.judge import Report, judge, order
+from nupa.model.work.perftest import Perftest
+
+MIB = 1 << 20
+
+
+def with_times(*factors: float, name: str = "perftest-ib-hdr-write-lat") -> Report:
+    """Judges writes of 1 MiB whose measured time is a factor of the predicted one."""
+    predicted = judge(File(name, lambda _: one(1.0), ())).judged[0].predicted_ns
+
+    def read(_: Sequence[Line]) -> Iterator[Case]:
+        for factor in factors:
+            yield from one(predicted * factor)
+
+    return judge(File(name, read, (everything(0.05),)))
+
+
+def one(measured_ns: float) -> Iterator[Case]:
+    yield Case("write:1M", Perftest("write", MIB), pair("ib-hdr"), measured_ns)
+
+
+@pytest.mark.parametrize("name", data.names())
+def test_each_file_says_its_source_hardware_and_software(name: str) -> None:
+    head = data.head(name)
+    assert all(head[key] for key in ("kind", "source", "hardware", "software"))
+    assert head["kind"] in {"measured", "published", "simulated"}
+    assert data.lines(name)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_each_file_meets_its_bars(file: File) -> None:
+    for verdict in judge(file).verdicts():
+        assert verdict.met, f"{verdict.bar.name}: {verdict.error:.1%} of {verdict.bar.limit:.0%}"
+
+
+def test_an_unknown_file_is_refused_with_the_list() -> None:
+    with pytest.raises(ModelError, match=r"no calibration file 'x'.*ib-hdr"):
+        data.lines("x")
+
+
+def test_the_error_is_the_mean_of_the_absolute_relative_errors_of_time() -> None:
+    report = with_times(1 / 1.1, 1 / 0.9)
+    assert [each.error for each in report.judged] == pytest.approx([0.1, -0.1])
+    (verdict,) = report.verdicts()
+    assert (verdict.cases, verdict.met) == (2, False)
+    assert verdict.error == pytest.approx(0.1)
+    assert abs(report.worst.error) == pytest.approx(0.1)
+
+
+def test_a_bar_without_a_case_is_an_error() -> None:
+    file = File("perftest-ib-hdr-write-lat", lambda _: one(1.0), (at_least(2 * MIB, 0.05),))
+    with pytest.raises(ModelError, match="no case is >= 2 MiB"):
+        list(judge(file).verdicts())
+
+
+def test_pairs_that_differ_by_more_than_a_tenth_are_ordered() -> None:
+    found = order([with_times(1.0, 1.05, 1.2)])
+    assert found.pairs == 2  # 1.05 and 1.0 differ too little
+    assert found.share == found.right / 2
