@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every figure that a profile may have.  docs/model.md says where each enters a prediction."""
+"""Every figure and table of a profile.  docs/model.md says where each enters a prediction."""
 
 from __future__ import annotations
 
@@ -49,4 +49,30 @@ KINDS: Mapping[str, Kind] = {
     "energy": Kind("pJ/b", -1, "both ends, a bit at full rate"),
     "price": Kind("1", -1, "price class: 1 is cheapest"),
     "year": Kind("1", 0, "the year in which it can be bought"),
+}
+
+#: Tables of a library: rows and columns have names, and each cell is a number of that dimension.
+TABLES: Mapping[str, Kind] = {
+    # --- the library's own estimate, by which it chooses -----------------------------------
+    "estimate_base": Kind("ns", -1, "base latency, by algorithm"),
+    "estimate_hop": Kind("ns", -1, "latency of a step, by algorithm and kind of link"),
+    "estimate_link": Kind("B/s", +1, "rate of an endpoint's links, by fabric"),
+    "estimate_speed": Kind("B/s", +1, "rates that one channel may have, by generation"),
+    "estimate_ll": Kind("B/s", +1, "limit of LL, by generation"),
+    "estimate_channel": Kind("B/s", +1, "limit of one channel, by algorithm and generation"),
+    "estimate_tree": Kind("1", 0, "correction of trees for 64 B, 128 B, and so on"),
+    "estimate_share": Kind("1", +1, "shares of a rate that the estimate takes"),
+    # --- a fabric's part in the library ----------------------------------------------------
+    "fabric": Kind("1", 0, "generation of the GPU (3 is Ampere), and what is enabled"),
+    "channels": Kind("1", 0, "the most channels of a collective, by fabric"),
+    "kernel_rate": Kind("1", +1, "share of a port's rate that kernels reach, by fabric"),
+    "channel_rate": Kind("B/s", +1, "rate of one channel, by fabric"),
+    "peer_rate": Kind("1", +1, "share of a port's rate towards one and towards many peers"),
+    "channel_bytes": Kind("B", 0, "bytes from which another channel is opened"),
+    "wire": Kind("1", 0, "bytes on the wire for a byte of payload"),
+    # --- the library's time ----------------------------------------------------------------
+    "launch": Kind("ns", -1, "a kernel's launch, and of each further GPU of a process"),
+    "hop_time": Kind("ns", -1, "the library's part of a step, by pattern and fabric"),
+    "chunk": Kind("B", 0, "chunks of in-network reduction, the largest first"),
+    "chunk_time": Kind("ns", -1, "synchronisation of a chunk of in-network reduction"),
 }

@@ -16,6 +16,7 @@ from nupa.model.errors import ModelError
 from nupa.model.profile.figure import UNITS, Case, Figure
 from nupa.model.profile.kinds import KINDS
 from nupa.model.profile.schema import check
+from nupa.model.profile.table import Table, read
 
 FILE_BYTES_MAX = 1 << 20
 _FOLDER = resources.files("nupa.model") / "profiles"
@@ -52,6 +53,7 @@ class Profile:
     envelope: Envelope = field(default_factory=Envelope)
     notes: tuple[str, ...] = ()
     case: Case = "nominal"
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:
         if name not in self.figures:
@@ -77,6 +79,7 @@ class Profile:
                 name: {"meaning": figure.kind.meaning, **figure.shown()}
                 for name, figure in self.figures.items()
             },
+            "tables": {name: table.shown() for name, table in self.tables.items()},
         }
 
 
@@ -132,6 +135,8 @@ def parse(data: bytes, source: str) -> Profile:
         figures=figures,
         envelope=Envelope(**envelope) if envelope or not base else base.envelope,
         notes=tuple(table.get("notes", ())),
+        tables=dict(base.tables if base else {})
+        | {name: read(name, entry, source) for name, entry in table.get("tables", {}).items()},
     )
 
 

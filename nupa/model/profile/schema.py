@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 from nupa.model.errors import ModelError
 from nupa.model.profile.figure import Confidence
-from nupa.model.profile.kinds import KINDS
+from nupa.model.profile.kinds import KINDS, TABLES
 
-_FIGURE = {
+_FIGURE: Mapping[str, Any] = {
     "type": "object",
     "required": ["value", "unit", "source", "confidence"],
     "additionalProperties": False,
@@ -23,6 +23,20 @@ _FIGURE = {
         "source": {"type": "string", "minLength": 1},
         "confidence": {"enum": list(get_args(Confidence))},
         "fitted": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    },
+}
+_TABLE = {
+    "type": "object",
+    "required": ["unit", "source", "confidence", "columns", "rows"],
+    "additionalProperties": False,
+    "properties": {
+        **{key: _FIGURE["properties"][key] for key in ("unit", "source", "confidence", "fitted")},
+        "columns": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+        "rows": {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": {"type": "array", "items": {"type": "number", "minimum": 0}},
+        },
     },
 }
 _PAIR = {
@@ -56,6 +70,11 @@ SCHEMA: Mapping[str, Any] = {
             "type": "object",
             "propertyNames": {"enum": list(KINDS)},
             "additionalProperties": _FIGURE,
+        },
+        "tables": {
+            "type": "object",
+            "propertyNames": {"enum": list(TABLES)},
+            "additionalProperties": _TABLE,
         },
     },
 }
