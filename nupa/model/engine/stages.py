@@ -14,7 +14,7 @@ from nupa.model.work.phase import Phase, Plan
 def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
     """Returns the latencies of all steps of a phase, and what its bytes take."""
     level = network.levels[phase.level]
-    path = level.path()
+    path = network.level_path(phase.level)
     of_message = (
         message(path, phase.operation, phase.bytes)
         if phase.start
@@ -28,7 +28,7 @@ def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
     if phase.fixed_ns:
         stages.append(Stage("library", phase.fixed_ns * phase.steps))
     per_step = serialisation_ns(path.profile, phase.bytes) * phase.peers * phase.wire
-    name, per_step = level.name, per_step / (path.share * level.planes)
+    name, per_step = level.name, per_step / (path.share * network.levels[network.base(phase.level)].ways)
     if phase.limit and phase.bytes * phase.peers / phase.limit * 1e9 > per_step:
         name, per_step = phase.limit_name, phase.bytes * phase.peers / phase.limit * 1e9
     label = "serialisation" if len(network.levels) == 1 else f"serialisation, {name}"
@@ -38,7 +38,7 @@ def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
 def phase_stages(network: Network, phase: Phase) -> list[Stage]:
     """Returns the stages of all steps of a phase."""
     if phase.in_flight > 1:
-        path = network.levels[phase.level].path()
+        path = network.level_path(phase.level)
         interval = interval_ns(path, phase.operation, phase.bytes, phase.in_flight)
         return [Stage(interval.name, interval.ns * phase.steps)]
     stages, transfer = _steps(network, phase)

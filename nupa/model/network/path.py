@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nupa.model.errors import ModelError
 from nupa.model.profile.figure import Case
-from nupa.model.profile.profile import Profile
+from nupa.model.profile.profile import Profile, load, names
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Link:
         if self.medium and "reach" in self.medium.figures and self.length_m > self.medium["reach"]:
             raise ModelError(
                 f"{self.medium.name} reaches {self.medium['reach']:g} m: {self.length_m:g} m was "
-                "asked; `nupa model profiles` lists media that reach farther"
+                f"asked: {_that_reach(self.length_m)}"
             )
 
     @property
@@ -57,3 +57,16 @@ class Path:
             for link in self.links
         )
         return replace(self, profile=self.profile.at(case), links=links)
+
+
+def _that_reach(length_m: float) -> str:
+    """Names the media that reach so far, the cheapest first."""
+    media = [load(name) for name in names("medium")]
+    fit = [medium for medium in media if medium.get("reach") >= length_m]
+    if not fit:
+        farthest = max(media, key=lambda medium: medium.get("reach"), default=None)
+        return "no medium does" + (
+            f"; {farthest.name} reaches {farthest['reach']:g} m" if farthest else ""
+        )
+    fit.sort(key=lambda medium: (medium.get("price"), medium.get("energy")))
+    return "choose " + " or ".join(medium.name for medium in fit)
