@@ -16,10 +16,10 @@ class Stage(NamedTuple):
 
 
 class LinkLoad(NamedTuple):
-    """A class of equal links: how many, what each carries, and for which part of the time."""
+    """Equal links: how many carry data, how much each, and for which part of the time."""
 
     name: str
-    count: int
+    links: int
     bytes: float
     busy: float  #: 0 to 1
 

@@ -28,7 +28,10 @@ def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
     if phase.fixed_ns:
         stages.append(Stage("library", phase.fixed_ns * phase.steps))
     per_step = serialisation_ns(path.profile, phase.bytes) * phase.peers * phase.wire
-    name, per_step = level.name, per_step / (path.share * network.levels[network.base(phase.level)].ways)
+    name, per_step = (
+        level.name,
+        per_step / (path.share * network.levels[network.base(phase.level)].ways),
+    )
     if phase.limit and phase.bytes * phase.peers / phase.limit * 1e9 > per_step:
         name, per_step = phase.limit_name, phase.bytes * phase.peers / phase.limit * 1e9
     label = "serialisation" if len(network.levels) == 1 else f"serialisation, {name}"

@@ -9,7 +9,7 @@ from math import prod
 
 from nupa.model.errors import ModelError
 from nupa.model.network.graph import Graph
-from nupa.model.network.path import Link, Path
+from nupa.model.network.path import PLAIN, Link, Path
 from nupa.model.profile.figure import Case
 from nupa.model.profile.profile import Profile
 
@@ -33,7 +33,7 @@ class Level:
     groups: int
     profile: Profile
     switches: int = 1
-    link: Link = Link()
+    link: Link = PLAIN
     taper: float = 1.0
     planes: int = 1
     nics: float = 1.0

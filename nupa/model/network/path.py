@@ -35,6 +35,10 @@ class Link:
         return self.medium.get("energy") if self.medium else 0.0
 
 
+#: The links of a profile whose latency and energy hold the medium's.
+PLAIN = Link()
+
+
 @dataclass(frozen=True)
 class Path:
     """Between two endpoints of one fabric: *switches* in a row, and a link more than those.
