@@ -10,20 +10,33 @@ from nupa.model.answer.answer import Stage
 from nupa.model.network.path import Path
 from nupa.model.profile.profile import Profile
 
+#: Operations of a processor on a window of remote memory: no work request, no completion.
+MEMORY = ("load", "store", "multimem")
+#: Operations whose payload comes back.
+ANSWERED = ("read", "atomic", "load")
 
-def serialisation_ns(profile: Profile, size_bytes: int) -> float:
+
+def wire_bytes(profile: Profile, size_bytes: int, operation: str = "write") -> float:
+    """Returns the payload and the headers of its packets, or of its loads and stores."""
+    full, header = "mtu", profile.get("header")
+    if operation in MEMORY and "line" in profile.figures:
+        full, header = "line", profile.get("line_header")
+    packets = ceil(size_bytes / profile[full]) if size_bytes and full in profile.figures else 1
+    return size_bytes + packets * header
+
+
+def serialisation_ns(profile: Profile, size_bytes: int, operation: str = "write") -> float:
     """Returns the time of the payload and its packets' headers on one port."""
-    packets = ceil(size_bytes / profile["mtu"]) if size_bytes and "mtu" in profile.figures else 1
-    wire_bytes = size_bytes + packets * profile.get("header")
-    return wire_bytes / (profile["rate"] * profile.get("efficiency", 1.0)) * 1e9
+    rate = profile["rate"] * profile.get("efficiency", 1.0)
+    return wire_bytes(profile, size_bytes, operation) / rate * 1e9
 
 
-def one_way(path: Path, size_bytes: int) -> Iterator[Stage]:
+def one_way(path: Path, size_bytes: int, operation: str = "write") -> Iterator[Stage]:
     """Yields the stages on the wire: the packets follow each other through the switches."""
     profile = path.profile
     first = min(size_bytes, profile.get("mtu", size_bytes))
     yield Stage("first packet", first * profile.get("packet_copy"))
-    yield Stage("serialisation", serialisation_ns(profile, size_bytes))
+    yield Stage("serialisation", serialisation_ns(profile, size_bytes, operation))
     yield Stage("switches", path.switches * profile.get("hop"))
     yield Stage("media", sum(link.latency_ns for link in path.links))
 
@@ -42,9 +55,29 @@ def message(path: Path, operation: str, size_bytes: int) -> tuple[Stage, ...]:
 
 
 def _message(path: Path, operation: str, size_bytes: int) -> Iterator[Stage]:
+    yield from (
+        _memory(path, operation, size_bytes)
+        if operation in MEMORY
+        else _posted(path, operation, size_bytes)
+    )
+    yield Stage("jitter", path.profile.get("jitter"))
+
+
+def _memory(path: Path, operation: str, size_bytes: int) -> Iterator[Stage]:
+    """Yields the stages of a load, or of a store until the target sees it."""
     profile = path.profile
-    answered = operation in ("read", "atomic", "load")
-    outward = 0 if operation in ("read", "load") else size_bytes
+    yield Stage("issue", profile.get("issue"))
+    yield from one_way(path, 0 if operation in ANSWERED else size_bytes, operation)
+    if operation in ANSWERED:
+        yield Stage("target's answer", profile.get("respond"))
+        yield from one_way(path, size_bytes, operation)
+    yield Stage("arrival", profile.get("arrive"))
+
+
+def _posted(path: Path, operation: str, size_bytes: int) -> Iterator[Stage]:
+    """Yields the stages of a work request."""
+    profile = path.profile
+    outward = 0 if operation == "read" else size_bytes
     yield Stage("software", profile.get("software"))
     yield Stage("post", profile.get("post"))
     yield Stage("doorbell", profile.get("doorbell"))
@@ -54,7 +87,7 @@ def _message(path: Path, operation: str, size_bytes: int) -> Iterator[Stage]:
     if "eager" in profile.figures and size_bytes > profile["eager"]:
         yield Stage("rendezvous", profile["rendezvous"])
     yield from one_way(path, outward)
-    if answered:
+    if operation in ANSWERED:
         yield Stage("target's answer", profile.get("respond"))
         yield from one_way(path, size_bytes)
     if operation == "send":
@@ -68,14 +101,20 @@ def interval_ns(path: Path, operation: str, size_bytes: int, in_flight: int) -> 
     profile = path.profile
     round_trip = sum(stage.ns for stage in message(path, operation, size_bytes))
     rate = "read_rate" if operation == "read" and "read_rate" in profile.figures else "message_rate"
+    serial = serialisation_ns(profile, size_bytes, operation)
     limits = [
-        Stage("serialisation", serialisation_ns(profile, size_bytes) / path.share),
+        Stage("serialisation", serial / path.share),
         Stage("message rate", 1e9 / profile[rate] if rate in profile.figures else 0.0),
         Stage("messages in flight", round_trip / in_flight),
     ]
-    for figure in ("flow_rate", "bus"):
+    for figure, size in (
+        ("flow_rate", size_bytes),
+        ("bus", size_bytes),
+        # The adapter fetches one such payload after the other; of long messages only the first.
+        ("single_rate", min(size_bytes, profile.get("mtu", size_bytes))),
+    ):
         if figure in profile.figures:
-            limits.append(Stage(figure.replace("_", " "), size_bytes / profile[figure] * 1e9))
+            limits.append(Stage(figure.replace("_", " "), size / profile[figure] * 1e9))
     if "window" in profile.figures:
         in_window = max(1.0, profile["window"] / max(size_bytes, 1))
         limits.append(Stage("window", round_trip / in_window))

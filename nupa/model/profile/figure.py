@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Literal, NamedTuple
+
+from nupa.model.errors import ModelError
 
 Confidence = Literal["measured", "published", "vendor", "assumed"]
 Case = Literal["nominal", "best", "worst"]
@@ -28,12 +31,14 @@ class Kind(NamedTuple):
     """What a figure of that name is: its dimension (a key of UNITS) and its meaning.
 
     *better*: +1 where a larger value is faster or cheaper, -1 where a smaller one is, 0 where it is
-    neither.
+    neither.  *positive*: 0 is refused, as a time is divided by it; rates are so, too.
     """
 
     dimension: str
     better: Literal[-1, 0, 1]
     meaning: str
+    positive: bool = False
+    most: float = inf
 
 
 class Figure(NamedTuple):
@@ -66,3 +71,34 @@ class Figure(NamedTuple):
             shown |= {"low": self.low / scale, "high": self.high / scale}
         shown |= {"source": self.source, "confidence": self.confidence}
         return shown | ({"fitted": list(self.fitted)} if self.fitted else {})
+
+
+def read_figure(name: str, entry: Mapping[str, Any], source: str, kind: Kind) -> Figure:
+    """Converts a figure of a file.  ModelError names *source*, the figure and what is wrong."""
+    scale = UNITS[kind.dimension].get(entry["unit"])
+    if scale is None:
+        units = ", ".join(UNITS[kind.dimension])
+        raise ModelError(f"{source}: {name}: the unit is {entry['unit']!r}: give one of {units}")
+    low, value, high = (
+        float(entry.get(key, entry["value"])) * scale for key in ("low", "value", "high")
+    )
+    if not 0 <= low <= value <= high < inf:
+        low, value, high = (low / scale, value / scale, high / scale)
+        raise ModelError(
+            f"{source}: {name}: low is {low:g}, value {value:g}, high {high:g}: give numbers "
+            "with low <= value <= high"
+        )
+    if not low and (kind.positive or kind.dimension in ("B/s", "1/s")):
+        raise ModelError(f"{source}: {name}: 0 was given: give a number above 0")
+    if high > kind.most:
+        raise ModelError(f"{source}: {name}: {high:g} was given: {kind.most:g} is the most")
+    return Figure(
+        value,
+        entry["unit"],
+        kind,
+        entry["source"],
+        entry["confidence"],
+        low,
+        high,
+        tuple(entry.get("fitted", ())),
+    )

@@ -10,10 +10,16 @@ from nupa.model.profile.figure import Kind
 KINDS: Mapping[str, Kind] = {
     # --- a port and its packets: one direction --------------------------------------------
     "rate": Kind("B/s", +1, "bytes on the wire of one port, headers included"),
-    "efficiency": Kind("1", +1, "share of the rate that long messages reach"),
-    "mtu": Kind("B", 0, "payload of a full packet"),
+    "efficiency": Kind(
+        "1", +1, "share of the rate that long messages reach", positive=True, most=1
+    ),
+    "mtu": Kind("B", 0, "payload of a full packet", positive=True),
     "header": Kind("B", -1, "bytes on the wire of a packet beside its payload"),
-    "ports": Kind("1", 0, "ports of an endpoint, which a long transfer uses together"),
+    "line": Kind("B", 0, "payload of a full load or store on the wire", positive=True),
+    "line_header": Kind("B", -1, "bytes on the wire of a load or store beside its payload"),
+    "ports": Kind(
+        "1", 0, "ports of an endpoint, which a long transfer uses together", positive=True
+    ),
     # --- the stages of one message ---------------------------------------------------------
     "post": Kind("ns", -1, "the program posts: the work request is written"),
     "doorbell": Kind("ns", -1, "the doorbell reaches the adapter"),
@@ -25,6 +31,9 @@ KINDS: Mapping[str, Kind] = {
     "write": Kind("ns", -1, "the target's adapter writes the payload to memory"),
     "respond": Kind("ns", -1, "the target of a read or an atomic answers"),
     "completion": Kind("ns", -1, "the completion is written, and the program sees it"),
+    "issue": Kind("ns", -1, "a load or store leaves the core and reaches the port"),
+    "arrive": Kind("ns", -1, "a load's data reach the core; a store is visible to the target"),
+    "jitter": Kind("ns", -1, "waits beside the stages, 0 in a quiet run"),
     "receive": Kind("ns", -1, "beyond a write: a send takes a receive at its target"),
     "rendezvous": Kind("ns", -1, "the handshake before messages above *eager*"),
     "eager": Kind("B", 0, "messages up to this size go without a handshake"),
@@ -32,14 +41,17 @@ KINDS: Mapping[str, Kind] = {
     # --- many messages ---------------------------------------------------------------------
     "message_rate": Kind("1/s", +1, "messages that one queue pair issues"),
     "read_rate": Kind("1/s", +1, "reads that one queue pair issues"),
+    "single_rate": Kind("B/s", +1, "bytes that a queue pair reaches with messages of one packet"),
     "window": Kind("B", +1, "bytes in flight that credits or a congestion window permit"),
     "flow_rate": Kind("B/s", +1, "bytes that one queue pair, stream or channel reaches"),
     "bus": Kind("B/s", +1, "the host's bus at an endpoint"),
     # --- switches and domains --------------------------------------------------------------
-    "radix": Kind("1", 0, "ports of one switch"),
-    "domain": Kind("1", 0, "endpoints of the largest domain"),
+    "radix": Kind("1", 0, "ports of one switch", positive=True),
+    "domain": Kind("1", 0, "endpoints of the largest domain", positive=True),
     "buffer": Kind("B", 0, "packet buffer of one switch port"),
-    "reduce_efficiency": Kind("1", +1, "share of the rate that in-network reduction reaches"),
+    "reduce_efficiency": Kind(
+        "1", +1, "share of the rate that in-network reduction reaches", positive=True, most=1
+    ),
     "reduce_latency": Kind("ns", -1, "base latency of an in-network collective"),
     "reduce_ranks": Kind("1", 0, "ranks from which in-network reduction is chosen"),
     # --- media -----------------------------------------------------------------------------

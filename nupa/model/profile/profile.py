@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
 from nupa.model.errors import ModelError
-from nupa.model.profile.figure import UNITS, Case, Figure
+from nupa.model.profile.figure import Case, Figure, read_figure
 from nupa.model.profile.kinds import KINDS
 from nupa.model.profile.schema import check
 from nupa.model.profile.table import Table, read
@@ -83,10 +85,24 @@ class Profile:
         }
 
 
+def _files(folder: Traversable = _FOLDER) -> Iterator[tuple[str, Traversable]]:
+    """Yields the names and files of the profiles that come with NUPA."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files(entry)
+        elif entry.name.endswith(".toml"):
+            yield entry.name.removesuffix(".toml"), entry
+
+
 def names(kind: str = "") -> list[str]:
-    """Returns the names of the profiles that come with NUPA, of one kind or of all."""
-    found = sorted(f.name.removesuffix(".toml") for f in _FOLDER.iterdir() if _is_profile(f.name))
-    return [name for name in found if not kind or load(name).kind == kind]
+    """Returns the names of the profiles that come with NUPA, of one kind or of all but bases."""
+    found = sorted(name for name, _ in _files())
+    return [name for name in found if load(name).kind == kind or (not kind and not is_base(name))]
+
+
+def is_base(name: str) -> bool:
+    """Returns whether a profile only holds figures that others share."""
+    return load(name).kind == "base"
 
 
 @cache
@@ -95,38 +111,47 @@ def load(name: str) -> Profile:
 
     ModelError: there is none of that name, with the nearest; the file is invalid.
     """
+    return _load(name, ())
+
+
+def _load(name: str, through: tuple[str, ...]) -> Profile:
+    """Reads a profile that those of *through* are based on, the last one directly."""
+    if name in through:
+        circle = " -> ".join((*through[through.index(name) :], name))
+        raise ModelError(f"{through[-1]}: the bases are a circle: {circle}; remove one `base`")
     if name.endswith(".toml"):
-        path = Path(name)
-        try:
-            with path.open("rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
-        except OSError as error:
-            raise ModelError(f"{name}: {error.strerror}") from error
-        if len(data) > FILE_BYTES_MAX:
-            raise ModelError(f"{name}: a profile has at most {FILE_BYTES_MAX} bytes")
-        return parse(data, name)
-    known = sorted(f.name.removesuffix(".toml") for f in _FOLDER.iterdir() if _is_profile(f.name))
+        return parse(_read(Path(name)), name, through)
+    known = dict(_files())
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
         raise ModelError(
-            f"no profile {name!r}"
-            + (f": is {near[0]!r} meant?" if near else "")
+            (f"{through[-1]}: " if through else "")
+            + f"no profile {name!r}"
+            + (f": is {near[0]!r} meant?" if near else ":")
             + " `nupa model profiles` lists them; a path that ends with .toml is read"
         )
-    return parse((_FOLDER / f"{name}.toml").read_bytes(), f"{name}.toml")
+    return parse(known[name].read_bytes(), name, through)
 
 
-def parse(data: bytes, source: str) -> Profile:
-    """Checks and converts the text of a profile.  ModelError names *source*, table and key."""
+def _read(path: Path) -> bytes:
     try:
-        table = tomllib.loads(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ModelError(f"{source}: {error}") from error
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror}") from error
+    if len(data) > FILE_BYTES_MAX:
+        raise ModelError(f"{path}: longer than {FILE_BYTES_MAX} bytes: a profile has fewer")
+    return data
+
+
+def parse(data: bytes, source: str, through: tuple[str, ...] = ()) -> Profile:
+    """Checks and converts the text of a profile.  ModelError names *source*, table and key."""
+    table = _table(data, source)
     check(table, source)
-    base = load(table["base"]) if "base" in table else None
+    base = _base(table["base"], source, through) if "base" in table else None
     figures = dict(base.figures) if base else {}
     for name, entry in table["figures"].items():
-        figures[name] = _figure(name, entry, source)
+        figures[name] = read_figure(name, entry, source, KINDS[name])
     envelope = {key: tuple(value) for key, value in table.get("envelope", {}).items()}
     return Profile(
         name=table["name"],
@@ -140,28 +165,18 @@ def parse(data: bytes, source: str) -> Profile:
     )
 
 
-def _is_profile(file_name: str) -> bool:
-    return file_name.endswith(".toml")
+def _base(name: str, source: str, through: tuple[str, ...]) -> Profile:
+    """Reads a base: by its name, or by a path relative to the file that names it."""
+    if name.endswith(".toml"):
+        name = normpath(Path(source).parent / name)
+    return _load(name, (*through, source))
 
 
-def _figure(name: str, entry: Mapping[str, Any], source: str) -> Figure:
-    kind = KINDS[name]
-    scale = UNITS[kind.dimension].get(entry["unit"])
-    if scale is None:
-        units = ", ".join(UNITS[kind.dimension])
-        raise ModelError(f"{source}: {name}: the unit is {entry['unit']!r}: one of {units}")
-    low, value, high = (
-        float(entry.get(key, entry["value"])) * scale for key in ("low", "value", "high")
-    )
-    if not low <= value <= high:
-        raise ModelError(f"{source}: {name}: low <= value <= high does not hold")
-    return Figure(
-        value,
-        entry["unit"],
-        kind,
-        entry["source"],
-        entry["confidence"],
-        low,
-        high,
-        tuple(entry.get("fitted", ())),
-    )
+def _table(data: bytes, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(data.decode())
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ModelError(f"{source}:{line}: not UTF-8; save the file as UTF-8") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ModelError(f"{source}: not TOML: {error}") from error

@@ -14,7 +14,7 @@ TX_DEPTH = 128  # perftest's default for bandwidth
 
 @dataclass(frozen=True)
 class Perftest:
-    """`ib_write_lat -s N`: *in_flight* 1; `ib_write_bw -s N`: *messages* with *in_flight* at once."""
+    """`ib_write_lat -s N`: *in_flight* 1; `ib_write_bw -s N`: *messages*, *in_flight* at once."""
 
     operation: str
     bytes: int
