@@ -31,6 +31,9 @@ class Case(NamedTuple):
     figures: Figures = "nominal"
 
 
+Reader = Callable[[Sequence[Line]], Iterator[Case]]
+
+
 class Bar(NamedTuple):
     """The mean absolute relative error of time that the cases in *holds* may have."""
 
@@ -48,7 +51,7 @@ class File:
     """
 
     name: str
-    read: Callable[[Sequence[Line]], Iterator[Case]]
+    read: Reader
     bars: tuple[Bar, ...]
     fitted: bool = False
     left_out: str = ""

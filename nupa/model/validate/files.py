@@ -3,16 +3,35 @@
 
 from __future__ import annotations
 
-from nupa.model.validate import perftest
+from nupa.model.validate import perftest, points
 from nupa.model.validate.case import File, everything
 
-PERFTEST_LIMIT = 0.05
+PERFTEST = everything(0.05)
 
 FILES: tuple[File, ...] = (
+    File("perftest-ib-hdr-write-lat", perftest.latency("ib-hdr"), (PERFTEST,), fitted=True),
+    File("perftest-ib-edr-send-bw", perftest.bandwidth("ib-edr"), (PERFTEST,), fitted=True),
+    File("perftest-ib-cx3-bandwidth", perftest.bandwidth("ib-cx3"), (PERFTEST,), fitted=True),
+    File("perftest-roce-10g-send-bw", perftest.bandwidth("roce-10g"), (PERFTEST,), fitted=True),
     File(
-        "perftest-ib-hdr-write-lat",
-        perftest.latency("ib-hdr"),
-        (everything(PERFTEST_LIMIT),),
+        "osu-slingshot11-clariden",
+        perftest.osu_latency("slingshot-11", "latency_2ranks_2nodes"),
+        (PERFTEST,),
         fitted=True,
+        left_out="alltoall_8ranks_2nodes: a collective",
+    ),
+    File(
+        "cxl-points",
+        points.cxl,
+        (PERFTEST,),
+        fitted=True,
+        left_out="contention: the packet engine's tests; the DMA channel's claim is no operation",
+    ),
+    File(
+        "p2p-gpu-bandwidth",
+        points.copies,
+        (everything(0.05),),
+        fitted=True,
+        left_out="MI300X: an all-reduce",
     ),
 )
