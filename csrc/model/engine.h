@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The state of a run: arrays of fixed-size structs, named by 32-bit indices.
+ *
+ * I1 A packet is in one place: the wheel, one queue, or the free list.
+ * I2 A flow in a ring of a port may send its next packet as soon as the port is free, but for pace.
+ * I3 A port with work is busy with an armed timer, or blocked by credits or a pause. */
+#ifndef NUPA_MODEL_ENGINE_H
+#define NUPA_MODEL_ENGINE_H
+
+#include "model/packets.h"
+#include "model/random.h"
+#include "model/wheel.h"
+
+enum {
+	NODES_MAX = 1 << 24, /* as a packet has 24 bits for an endpoint */
+	LINKS_MAX = 1 << 26,
+	OPERATIONS_MAX = 1 << 22,
+	PATHS_MAX = 1 << 8, /* PER_PACKET: a bit of `penalty` each */
+};
+#define NO_LINK UINT32_MAX
+
+enum packet_type {
+	PACKET_DATA,
+	PACKET_ACK,     /* seq: packets that arrived, and << 16 those that the receiver pulls */
+	PACKET_NACK,    /* packet `seq` was trimmed or lost */
+	PACKET_REQUEST, /* of a read */
+	PACKET_NOTIFY,  /* congestion */
+	PACKET_CREDIT,  /* not on a link: `seq` bytes of credit for `link` */
+	PACKET_PAUSE,   /* not on a link: `seq` is 1 to pause, 0 to resume */
+};
+
+enum { FLAG_MARKED = 1, FLAG_TRIMMED = 2, FLAG_HELD = 4 /* in the account of `link` */ };
+
+struct packet {
+	struct nupa_model_event event;      /* time_ps, next */
+	uint32_t flow : 22, entropy : 10;   /* the sender's choice of a path */
+	uint32_t seq;                       /* by its type */
+	uint16_t bytes;                     /* on the wire */
+	uint16_t digits;                    /* of the path, for the switches ahead */
+	uint32_t to : 24, type : 4, flags : 4; /* `to`: an endpoint */
+	uint32_t link;                      /* on which it travels, or came */
+} __attribute__((aligned(32)));
+_Static_assert(sizeof(struct packet) == 32, "two in a cache line");
+
+struct queue {
+	uint32_t head, tail; /* packets, or flows */
+};
+
+/* The sending side of a link, and the account of the buffer behind it. */
+struct port {
+	uint64_t free_ps;   /* its last packet is sent */
+	uint64_t byte_ps20; /* 2^20 ps per byte */
+	uint64_t latency_ps;
+	struct queue priority, data;
+	uint32_t source, target;
+	uint32_t queue_bytes; /* of `data` */
+	uint8_t protocol;
+	bool armed;       /* its timer will fire at free_ps */
+	bool paused;
+	bool to_switch;
+	bool stores;      /* a packet arrives with its last byte, not with its first */
+	uint8_t flow_control;
+	bool input_queue; /* behind it is one queue without virtual ones */
+	uint32_t buffer_bytes;
+	/* second line: endpoints, credits, pause, counters */
+	struct queue ring;    /* flows that may send, of an endpoint */
+	int32_t credit_bytes;
+	uint32_t input_bytes; /* PAUSE: of packets that came on this link and wait */
+	struct queue input;   /* input_queue: the packets behind the first */
+	bool pausing;         /* PAUSE: its source was told to pause */
+	bool input_busy;      /* input_queue: the first waits for its next link */
+	uint32_t queue_most;
+	uint64_t bytes;
+	uint32_t ecn_low_bytes, packets, dropped, trimmed, marked, pauses;
+} __attribute__((aligned(64)));
+_Static_assert(sizeof(struct port) == 128, "two cache lines");
+
+enum flow_flag {
+	FLOW_STARTED = 1,
+	FLOW_RINGED = 2,   /* in a ring, or its timer will put it there */
+	FLOW_DONE = 4,     /* all bytes are there */
+	FLOW_ACKED = 8,
+	FLOW_PULLING = 16, /* in the receiver's ring of pulls */
+	FLOW_SEEN = 32,    /* a packet reached the receiver */
+	FLOW_MARKED = 64,  /* a marked packet since the last acknowledgement */
+};
+
+/* An operation under way. */
+struct flow {
+	uint32_t sender, receiver; /* of the bytes: for a read, the peer and the rank */
+	uint32_t total;            /* packets */
+	uint32_t sent;             /* packets sent once */
+	uint32_t acked;
+	uint32_t window;    /* packets that may leave now; UINT32_MAX: unlimited */
+	struct queue again; /* NACKs that wait to be answered by the packet */
+	uint32_t next;      /* in a ring */
+	uint32_t port;      /* its ring */
+	uint16_t last_bytes;  /* of the last packet, on the wire */
+	uint8_t protocol, flags;
+	uint8_t ports; /* links from the sender on shortest paths; at most 255 are counted */
+	uint16_t entropy, stride;
+	uint16_t digits;    /* of PER_FLOW, and the offset of PER_PACKET */
+	uint16_t echo;      /* entropy of the last packet, or the last marked one */
+	/* receiver */
+	uint32_t received, unacked, wanted, next_pull, expected;
+	/* timers and congestion */
+	uint32_t pending; /* operations that it waits for */
+	uint32_t progress, checked; /* replies so far; and when the timeout was armed */
+	uint64_t ready_ps;
+	uint64_t pace_ps; /* not before */
+	uint64_t seen;    /* index of its bits of received packets */
+	uint64_t notified_ps, recover_ps;
+	uint64_t rate, target; /* DCQCN: bytes a second */
+	uint32_t alpha, rounds; /* DCQCN: 65536 is 1; rounds since the last notification */
+	uint32_t cwnd256, threshold, in_flight, recover; /* WINDOW: 1/256 packets; packets */
+	uint64_t penalty[PATHS_MAX / 64]; /* PER_PACKET: entropies to pass over once */
+};
+
+struct endpoint {
+	struct queue pulls; /* flows */
+	uint64_t pull_ps;   /* the next pull not before */
+	uint64_t pull_packet_ps; /* at full share */
+	uint64_t adapt_ps;     /* the share is looked at not before */
+	uint32_t got, trimmed; /* packets since it was */
+	uint32_t share;        /* of the pulls' rate: 65536 is 1 */
+	bool armed;
+};
+
+struct timer {
+	struct nupa_model_event event;
+};
+
+/* Next links by node and class of destinations: those that hang on the same nodes.  An entry is an
+ * index into `sets`, where a count and that many links stand. */
+struct routes {
+	uint32_t *class_of;     /* by endpoint */
+	uint32_t classes;
+	uint32_t *row;          /* node by class */
+	uint32_t *sets;
+	uint32_t sets_used, sets_room;
+	uint32_t *down_start, *down; /* by endpoint: links that end there */
+};
+enum { ROUTE_NONE = 0, ROUTE_DIRECT = 1, ROUTE_FIRST = 2 }; /* DIRECT: the link to the endpoint */
+
+struct nupa_model_packets {
+	struct nupa_model_wheel wheel;
+	uint64_t now_ps, random;
+	struct packet *packets;
+	struct port *ports;
+	struct flow *flows;
+	struct endpoint *ends;
+	struct timer *timers; /* ports, flows' starts and pace, flows' timeouts, endpoints */
+	struct nupa_model_protocol *protocols;
+	struct nupa_model_operation *operations;
+	struct nupa_model_times *times;
+	struct routes routes;
+	uint32_t *dependent_start, *dependent;
+	uint64_t *seen; /* a bit for each packet of operations over lossy links */
+	uint32_t packets_used, packets_max, free; /* `packets_used` ever; `free` of these */
+	uint32_t endpoints, nodes, links, operations_count;
+	const char *failed; /* why the run cannot go on */
+	struct nupa_model_totals totals;
+};
+
+static inline uint32_t timer_of_port(uint32_t port)
+{
+	return NUPA_MODEL_TIMER | port;
+}
+
+static inline uint32_t timer_of_flow(const struct nupa_model_packets *sim, uint32_t flow)
+{
+	return NUPA_MODEL_TIMER | (sim->links + flow);
+}
+
+static inline uint32_t timeout_of_flow(const struct nupa_model_packets *sim, uint32_t flow)
+{
+	return NUPA_MODEL_TIMER | (sim->links + sim->operations_count + flow);
+}
+
+static inline uint32_t timer_of_end(const struct nupa_model_packets *sim, uint32_t end)
+{
+	return NUPA_MODEL_TIMER | (sim->links + 2 * sim->operations_count + end);
+}
+
+static inline void put(struct nupa_model_packets *sim, uint32_t id, uint64_t time_ps)
+{
+	if (__builtin_expect(!nupa_model_wheel_put(&sim->wheel, id, time_ps), 0))
+		sim->failed = "no memory for events";
+}
+
+static inline uint64_t serial_ps(const struct port *port, uint32_t bytes)
+{
+	return (bytes * port->byte_ps20 + (1u << 20) - 1) >> 20;
+}
+
+/* NUPA_MODEL_NONE: `failed` says why. */
+static inline uint32_t packet_new(struct nupa_model_packets *sim)
+{
+	const uint32_t id = sim->free;
+
+	if (id != NUPA_MODEL_NONE) {
+		sim->free = sim->packets[id].event.next;
+		return id;
+	}
+	if (sim->packets_used == sim->packets_max) {
+		sim->failed = "more packets are in flight than packets_max";
+		return NUPA_MODEL_NONE;
+	}
+	return sim->packets_used++;
+}
+
+static inline void packet_free(struct nupa_model_packets *sim, uint32_t id)
+{
+	sim->packets[id].event.next = sim->free;
+	sim->free = id;
+}
+
+static inline void append(struct nupa_model_packets *sim, struct queue *queue, uint32_t id)
+{
+	sim->packets[id].event.next = NUPA_MODEL_NONE;
+	if (queue->head == NUPA_MODEL_NONE)
+		queue->head = id;
+	else
+		sim->packets[queue->tail].event.next = id;
+	queue->tail = id;
+}
+
+static inline uint32_t take(struct nupa_model_packets *sim, struct queue *queue)
+{
+	const uint32_t id = queue->head;
+
+	queue->head = sim->packets[id].event.next;
+	return id;
+}
+
+/* The same for flows, in rings of ports. */
+static inline void ring_append(struct nupa_model_packets *sim, struct queue *ring, uint32_t flow)
+{
+	sim->flows[flow].next = NUPA_MODEL_NONE;
+	if (ring->head == NUPA_MODEL_NONE)
+		ring->head = flow;
+	else
+		sim->flows[ring->tail].next = flow;
+	ring->tail = flow;
+}
+
+/* setup.c, routes.c: false: `error` says why. */
+bool graph_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph, char *error);
+bool work_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
+	       const struct nupa_model_work *work, char *error);
+bool routes_build(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
+		  char *error);
+void routes_free(struct routes *routes);
+bool refused(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* operation.c */
+void operation_released(struct nupa_model_packets *sim, uint32_t op);
+void operation_start(struct nupa_model_packets *sim, uint32_t op);
+void operation_done(struct nupa_model_packets *sim, uint32_t op);
+void operation_acked(struct nupa_model_packets *sim, uint32_t op);
+
+/* sender.c */
+void flow_activate(struct nupa_model_packets *sim, uint32_t op);
+void flow_wake(struct nupa_model_packets *sim, uint32_t op);
+void flow_join(struct nupa_model_packets *sim, uint32_t op);
+uint32_t flow_packet(struct nupa_model_packets *sim, uint32_t port_index);
+void flow_timeout(struct nupa_model_packets *sim, uint32_t op);
+void sender_receives(struct nupa_model_packets *sim, uint32_t id);
+void control_send(struct nupa_model_packets *sim, uint32_t op, enum packet_type type, uint32_t seq,
+		  uint32_t entropy, bool marked);
+void packet_return(struct nupa_model_packets *sim, uint32_t id, enum packet_type type);
+
+/* congestion.c */
+void dcqcn_start(struct nupa_model_packets *sim, struct flow *flow);
+void dcqcn_notified(struct nupa_model_packets *sim, struct flow *flow);
+uint64_t dcqcn_interval_ps(struct nupa_model_packets *sim, struct flow *flow, uint32_t bytes);
+void window_acked(struct flow *flow, uint32_t packets);
+void window_lost(struct flow *flow, uint32_t seq);
+
+/* receiver.c */
+void receiver_data(struct nupa_model_packets *sim, uint32_t id);
+void pull_timer(struct nupa_model_packets *sim, uint32_t end);
+
+/* port.c, switch.c */
+void port_kick(struct nupa_model_packets *sim, uint32_t index);
+void port_release(struct nupa_model_packets *sim, uint32_t index, uint32_t bytes, uint64_t in_ps);
+void switch_forward(struct nupa_model_packets *sim, uint32_t id);
+void switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id);
+uint32_t route_pick(struct nupa_model_packets *sim, uint32_t node, struct packet *packet);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Operations: released when all that they wait for has completed, started, done, acknowledged. */
+#include "model/engine.h"
+
+/* All that it waited for has completed. */
+void operation_released(struct nupa_model_packets *sim, uint32_t op)
+{
+	const struct nupa_model_operation *operation = &sim->operations[op];
+	const uint64_t ready = sim->flows[op].ready_ps;
+	const uint64_t start = ready > operation->start_ps ? ready : operation->start_ps;
+
+	sim->times[op].start_ps = start;
+	put(sim, timer_of_flow(sim, op), start + operation->before_ps);
+}
+
+static void release_dependents(struct nupa_model_packets *sim, uint32_t op, uint64_t time_ps,
+			       bool at_receiver)
+{
+	const uint32_t receiver = sim->flows[op].receiver;
+
+	for (uint32_t at = sim->dependent_start[op]; at < sim->dependent_start[op + 1]; at++) {
+		const uint32_t next = sim->dependent[at];
+		struct flow *flow = &sim->flows[next];
+
+		if ((sim->operations[next].rank == receiver) != at_receiver)
+			continue;
+		if (flow->ready_ps < time_ps)
+			flow->ready_ps = time_ps;
+		if (!--flow->pending)
+			operation_released(sim, next);
+	}
+}
+
+void operation_start(struct nupa_model_packets *sim, uint32_t op)
+{
+	const struct nupa_model_operation *operation = &sim->operations[op];
+	struct flow *flow = &sim->flows[op];
+
+	flow->flags |= FLOW_STARTED;
+	if (operation->rank == operation->peer) {
+		operation_done(sim, op);
+		operation_acked(sim, op);
+		return;
+	}
+	sim->totals.payload_sent_bytes += operation->bytes;
+	if (operation->read)
+		control_send(sim, op, PACKET_REQUEST, 0, 0, false);
+	else
+		flow_activate(sim, op);
+}
+
+void operation_done(struct nupa_model_packets *sim, uint32_t op)
+{
+	const uint64_t time_ps = sim->now_ps + sim->operations[op].after_ps;
+
+	sim->flows[op].flags |= FLOW_DONE;
+	sim->times[op].done_ps = time_ps;
+	if (sim->operations[op].rank != sim->operations[op].peer)
+		sim->totals.payload_received_bytes += sim->operations[op].bytes;
+	if (sim->totals.end_ps < time_ps)
+		sim->totals.end_ps = time_ps;
+	release_dependents(sim, op, time_ps, true);
+}
+
+/* The acknowledgement is of the last packet, so the operation is done. */
+void operation_acked(struct nupa_model_packets *sim, uint32_t op)
+{
+	const uint64_t time_ps = sim->now_ps + sim->operations[op].after_ps;
+
+	sim->flows[op].flags |= FLOW_ACKED;
+	sim->times[op].acked_ps = time_ps;
+	sim->totals.operations_left--;
+	release_dependents(sim, op, time_ps, false);
+}

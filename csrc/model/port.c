@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Sending on links: what may go next, and the accounts of buffers. */
+#include "model/switch.h"
+
+/* What a packet takes of a link's credits. */
+static int32_t credits_of(const struct nupa_model_packets *sim, const struct port *port,
+			  uint32_t bytes)
+{
+	const uint32_t unit = sim->protocols[port->protocol].credit_bytes;
+
+	return (int32_t)((bytes + unit - 1) / unit * unit);
+}
+
+/* A word to the source of a link, which is there after the link's latency. */
+static void tell_source(struct nupa_model_packets *sim, uint32_t index, enum packet_type type,
+			uint32_t seq, uint64_t in_ps)
+{
+	const uint32_t id = packet_new(sim);
+	struct packet *packet = &sim->packets[id];
+
+	if (id == NUPA_MODEL_NONE)
+		return;
+	packet->type = type;
+	packet->link = index;
+	packet->seq = seq;
+	put(sim, id, sim->now_ps + in_ps + sim->ports[index].latency_ps);
+}
+
+/* A queue behind an input: the packet behind the first may ask for its next link. */
+static void input_next(struct nupa_model_packets *sim, struct port *port)
+{
+	uint32_t id;
+
+	if (port->input.head == NUPA_MODEL_NONE) {
+		port->input_busy = false;
+		return;
+	}
+	id = take(sim, &port->input);
+	switch_enqueue(sim, route_pick(sim, port->target, &sim->packets[id]), id);
+}
+
+/* A packet that came on that link leaves the buffer behind it in `in_ps`. */
+void port_release(struct nupa_model_packets *sim, uint32_t index, uint32_t bytes, uint64_t in_ps)
+{
+	struct port *port = &sim->ports[index];
+
+	if (port->flow_control == NUPA_MODEL_CREDITS) {
+		tell_source(sim, index, PACKET_CREDIT, (uint32_t)credits_of(sim, port, bytes),
+			    in_ps);
+		if (port->input_queue && port->to_switch)
+			input_next(sim, port);
+		return;
+	}
+	port->input_bytes -= bytes;
+	if (port->pausing && port->input_bytes < sim->protocols[port->protocol].xon_bytes) {
+		port->pausing = false;
+		tell_source(sim, index, PACKET_PAUSE, 0, 0);
+	}
+}
+
+/* RED: from ecn_low_bytes on with a probability that grows, from ecn_high_bytes on always. */
+static bool marks(struct nupa_model_packets *sim, const struct port *port)
+{
+	const struct nupa_model_protocol *protocol = &sim->protocols[port->protocol];
+	const uint64_t over = port->queue_bytes - protocol->ecn_low_bytes;
+	const uint64_t range = protocol->ecn_high_bytes - protocol->ecn_low_bytes;
+
+	if (over >= range)
+		return true;
+	return (nupa_model_random(&sim->random) >> 32) * range * 1000 <
+	       (over * protocol->ecn_per_mille) << 32;
+}
+
+static void transmit(struct nupa_model_packets *sim, uint32_t index, struct port *port, uint32_t id)
+{
+	struct packet *packet = &sim->packets[id];
+	const uint32_t bytes = packet->bytes, from = packet->link;
+	const uint64_t ps = serial_ps(port, bytes);
+	const bool held = packet->flags & FLAG_HELD;
+
+	if (packet->type == PACKET_DATA && !(packet->flags & FLAG_TRIMMED)) {
+		if (port->queue_bytes > port->ecn_low_bytes && marks(sim, port)) {
+			packet->flags |= FLAG_MARKED;
+			port->marked++;
+		}
+		if (port->flow_control == NUPA_MODEL_CREDITS)
+			port->credit_bytes -= credits_of(sim, port, bytes);
+	}
+	port->bytes += bytes;
+	port->packets++;
+	port->free_ps = sim->now_ps + ps;
+	packet->flags &= (uint8_t)~FLAG_HELD & 15;
+	packet->link = index;
+	put(sim, id, sim->now_ps + port->latency_ps + (port->stores ? ps : 0));
+	if (held)
+		port_release(sim, from, bytes, ps);
+}
+
+/* The packet that goes next, out of its queue; or none. */
+static uint32_t next_packet(struct nupa_model_packets *sim, uint32_t index, struct port *port)
+{
+	if (port->priority.head != NUPA_MODEL_NONE)
+		return take(sim, &port->priority);
+	if (port->paused)
+		return NUPA_MODEL_NONE;
+	if (port->data.head != NUPA_MODEL_NONE) {
+		const uint32_t bytes = sim->packets[port->data.head].bytes;
+
+		if (port->flow_control == NUPA_MODEL_CREDITS &&
+		    port->credit_bytes < credits_of(sim, port, bytes))
+			return NUPA_MODEL_NONE;
+		port->queue_bytes -= bytes;
+		return take(sim, &port->data);
+	}
+	if (port->ring.head == NUPA_MODEL_NONE)
+		return NUPA_MODEL_NONE;
+	if (port->flow_control == NUPA_MODEL_CREDITS) {
+		const struct nupa_model_protocol *protocol = &sim->protocols[port->protocol];
+
+		if (port->credit_bytes < credits_of(sim, port, protocol->payload_bytes +
+								   protocol->header_bytes))
+			return NUPA_MODEL_NONE;
+	}
+	return flow_packet(sim, index);
+}
+
+/* Sends a packet if the link is free and one may go; arms the timer if there is more (I3). */
+void port_kick(struct nupa_model_packets *sim, uint32_t index)
+{
+	struct port *port = &sim->ports[index];
+
+	if (port->armed)
+		return;
+	if (port->free_ps <= sim->now_ps) {
+		const uint32_t id = next_packet(sim, index, port);
+
+		if (id == NUPA_MODEL_NONE)
+			return;
+		transmit(sim, index, port, id);
+		if (port->armed) /* by a packet that its input held back */
+			return;
+	}
+	if (port->priority.head != NUPA_MODEL_NONE || port->data.head != NUPA_MODEL_NONE ||
+	    port->ring.head != NUPA_MODEL_NONE) {
+		port->armed = true;
+		put(sim, timer_of_port(index), port->free_ps);
+	}
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Receivers: packets are counted and acknowledged, and pulled where the protocol says so. */
+#include "model/engine.h"
+
+enum { SHARE_ONE = 65536, SHARE_LEAST = SHARE_ONE / 64, SHARE_STEP = SHARE_ONE / 32 };
+
+static void acknowledge(struct nupa_model_packets *sim, uint32_t op, uint32_t grant)
+{
+	struct flow *flow = &sim->flows[op];
+
+	control_send(sim, op, PACKET_ACK, flow->unacked | grant << 16, flow->echo,
+		     flow->flags & FLOW_MARKED);
+	flow->unacked = 0;
+	flow->flags &= (uint8_t)~FLOW_MARKED;
+}
+
+/* Pulls of one endpoint are spaced so that what they pull fits its links. */
+static void pull_next(struct nupa_model_packets *sim, uint32_t end_index)
+{
+	struct endpoint *end = &sim->ends[end_index];
+	const uint32_t op = end->pulls.head;
+	struct flow *flow = &sim->flows[op];
+	const uint32_t most = sim->protocols[flow->protocol].pull_packets;
+	const uint32_t grant = flow->wanted < most ? flow->wanted : most;
+	const uint64_t interval = end->pull_packet_ps * grant * SHARE_ONE / end->share;
+
+	end->pulls.head = flow->next_pull;
+	flow->wanted -= grant;
+	end->pull_ps = (end->pull_ps > sim->now_ps ? end->pull_ps : sim->now_ps) + interval;
+	if (flow->wanted) {
+		flow->next_pull = NUPA_MODEL_NONE;
+		if (end->pulls.head == NUPA_MODEL_NONE)
+			end->pulls.head = op;
+		else
+			sim->flows[end->pulls.tail].next_pull = op;
+		end->pulls.tail = op;
+	} else {
+		flow->flags &= (uint8_t)~FLOW_PULLING;
+	}
+	acknowledge(sim, op, grant);
+}
+
+static void pull(struct nupa_model_packets *sim, uint32_t end_index)
+{
+	struct endpoint *end = &sim->ends[end_index];
+
+	if (end->armed || end->pulls.head == NUPA_MODEL_NONE)
+		return;
+	if (end->pull_ps <= sim->now_ps)
+		pull_next(sim, end_index);
+	if (end->pulls.head == NUPA_MODEL_NONE)
+		return;
+	end->armed = true;
+	put(sim, timer_of_end(sim, end_index), end->pull_ps);
+}
+
+void pull_timer(struct nupa_model_packets *sim, uint32_t end_index)
+{
+	sim->ends[end_index].armed = false;
+	pull(sim, end_index);
+}
+
+static void want_pulls(struct nupa_model_packets *sim, uint32_t op)
+{
+	struct flow *flow = &sim->flows[op];
+	struct endpoint *end = &sim->ends[flow->receiver];
+
+	if (!flow->wanted || flow->flags & FLOW_PULLING)
+		return;
+	flow->flags |= FLOW_PULLING;
+	flow->next_pull = NUPA_MODEL_NONE;
+	if (end->pulls.head == NUPA_MODEL_NONE)
+		end->pulls.head = op;
+	else
+		sim->flows[end->pulls.tail].next_pull = op;
+	end->pulls.tail = op;
+	pull(sim, flow->receiver);
+}
+
+/* Trimmed packets say that pulls ask for more than the network behind carries. */
+static void adapt(struct nupa_model_packets *sim, struct endpoint *end, uint64_t period_ps,
+		  bool trimmed)
+{
+	uint64_t down;
+
+	end->got++;
+	end->trimmed += trimmed;
+	if (sim->now_ps < end->adapt_ps)
+		return;
+	down = (uint64_t)end->share * end->trimmed / end->got;
+	if (end->trimmed)
+		end->share -= (uint32_t)down;
+	else
+		end->share += SHARE_STEP;
+	if (end->share > SHARE_ONE)
+		end->share = SHARE_ONE;
+	if (end->share < SHARE_LEAST)
+		end->share = SHARE_LEAST;
+	end->got = end->trimmed = 0;
+	end->adapt_ps = sim->now_ps + period_ps;
+}
+
+/* false: the packet was here before. */
+static bool first_time(struct nupa_model_packets *sim, const struct flow *flow, uint32_t seq)
+{
+	uint64_t *word = &sim->seen[flow->seen + seq / 64];
+	const uint64_t bit = 1ull << seq % 64;
+
+	if (*word & bit)
+		return false;
+	*word |= bit;
+	return true;
+}
+
+/* One path keeps the order: packets before this one that are missing are lost. */
+static void report_gap(struct nupa_model_packets *sim, uint32_t op, uint32_t seq)
+{
+	struct flow *flow = &sim->flows[op];
+
+	for (; flow->expected < seq; flow->expected++)
+		control_send(sim, op, PACKET_NACK, flow->expected, flow->echo, false);
+	if (flow->expected == seq)
+		flow->expected++;
+}
+
+/* Step 5. */
+void receiver_data(struct nupa_model_packets *sim, uint32_t id)
+{
+	const struct packet *packet = &sim->packets[id];
+	const uint32_t op = packet->flow, seq = packet->seq;
+	const bool marked = packet->flags & FLAG_MARKED;
+	struct flow *flow = &sim->flows[op];
+	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
+	const bool lossy = protocol->flow_control <= NUPA_MODEL_TRIM;
+
+	flow->progress++;
+	if (protocol->adapt_ps)
+		adapt(sim, &sim->ends[flow->receiver], protocol->adapt_ps,
+		      packet->flags & FLAG_TRIMMED);
+	if (packet->flags & FLAG_TRIMMED) {
+		flow->wanted++;
+		packet_return(sim, id, PACKET_NACK);
+		want_pulls(sim, op);
+		return;
+	}
+	if (marked || !(flow->flags & FLOW_MARKED))
+		flow->echo = packet->entropy;
+	packet_free(sim, id);
+	if (lossy && !first_time(sim, flow, seq))
+		return;
+	if (marked)
+		flow->flags |= FLOW_MARKED;
+	if (lossy && protocol->flow_control == NUPA_MODEL_DROP &&
+	    protocol->spread == NUPA_MODEL_PER_FLOW)
+		report_gap(sim, op, seq);
+	if (marked && protocol->transport == NUPA_MODEL_DCQCN &&
+	    sim->now_ps >= flow->notified_ps) {
+		flow->notified_ps = sim->now_ps + protocol->notify_ps;
+		control_send(sim, op, PACKET_NOTIFY, 0, 0, false);
+	}
+	flow->received++;
+	flow->unacked++;
+	if (flow->received == flow->total) {
+		operation_done(sim, op);
+		acknowledge(sim, op, 0);
+		return;
+	}
+	if ((protocol->ack_packets && flow->unacked >= protocol->ack_packets) ||
+	    flow->unacked == 0xffff)
+		acknowledge(sim, op, 0);
+	if (protocol->transport == NUPA_MODEL_PULL)
+		want_pulls(sim, op);
+}

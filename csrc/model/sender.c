@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Senders: when a flow may send, its packets, and the replies to them. */
+#include "model/switch.h"
+
+static bool lossy(const struct nupa_model_protocol *protocol)
+{
+	return protocol->flow_control <= NUPA_MODEL_TRIM;
+}
+
+static bool may_send(const struct nupa_model_packets *sim, const struct flow *flow)
+{
+	if (flow->again.head == NUPA_MODEL_NONE && flow->sent == flow->total)
+		return false;
+	if (sim->protocols[flow->protocol].transport == NUPA_MODEL_WINDOW)
+		return flow->in_flight * 256ull < flow->cwnd256;
+	return flow->window;
+}
+
+/* Into the ring of its port, which sends at once if it is idle. */
+void flow_join(struct nupa_model_packets *sim, uint32_t op)
+{
+	struct flow *flow = &sim->flows[op];
+
+	ring_append(sim, &sim->ports[flow->port].ring, op);
+	port_kick(sim, flow->port);
+}
+
+void flow_wake(struct nupa_model_packets *sim, uint32_t op)
+{
+	struct flow *flow = &sim->flows[op];
+
+	if (flow->flags & FLOW_RINGED || !may_send(sim, flow))
+		return;
+	flow->flags |= FLOW_RINGED;
+	if (flow->pace_ps > sim->now_ps)
+		put(sim, timer_of_flow(sim, op), flow->pace_ps);
+	else
+		flow_join(sim, op);
+}
+
+void flow_activate(struct nupa_model_packets *sim, uint32_t op)
+{
+	struct flow *flow = &sim->flows[op];
+	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
+
+	if (protocol->transport == NUPA_MODEL_DCQCN)
+		dcqcn_start(sim, flow);
+	if (lossy(protocol) && protocol->timeout_ps)
+		put(sim, timeout_of_flow(sim, op), sim->now_ps + protocol->timeout_ps);
+	flow_wake(sim, op);
+}
+
+/* PER_PACKET: the next value in turn; values of marked paths are passed over once. */
+static uint16_t next_entropy(struct flow *flow, uint32_t paths)
+{
+	for (uint32_t tried = 0; tried < paths; tried++) {
+		uint64_t *word, bit;
+
+		flow->entropy = (uint16_t)((flow->entropy + flow->stride) & (paths - 1));
+		word = &flow->penalty[flow->entropy / 64];
+		bit = 1ull << flow->entropy % 64;
+		if (!(*word & bit))
+			break;
+		*word &= ~bit;
+	}
+	return flow->entropy;
+}
+
+/* The digits of a path, by which switches choose among equal links. */
+static uint16_t first_digits(struct nupa_model_packets *sim, struct flow *flow, uint32_t entropy)
+{
+	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
+
+	if (protocol->spread == NUPA_MODEL_PER_PACKET && protocol->paths > 1)
+		return (uint16_t)(entropy * (65536 / protocol->paths) + flow->digits);
+	if (protocol->spread == NUPA_MODEL_ADAPTIVE)
+		return (uint16_t)nupa_model_random(&sim->random);
+	return flow->digits;
+}
+
+/* After a packet: the flow waits for its pace, or its turn, or for a reply. */
+static void continue_flow(struct nupa_model_packets *sim, uint32_t op, uint32_t bytes)
+{
+	struct flow *flow = &sim->flows[op];
+	const struct port *port = &sim->ports[flow->port];
+
+	if (sim->protocols[flow->protocol].transport == NUPA_MODEL_DCQCN)
+		flow->pace_ps = sim->now_ps + dcqcn_interval_ps(sim, flow, bytes);
+	if (!may_send(sim, flow)) {
+		flow->flags &= (uint8_t)~FLOW_RINGED;
+	} else if (flow->pace_ps > sim->now_ps + serial_ps(port, bytes)) {
+		put(sim, timer_of_flow(sim, op), flow->pace_ps);
+	} else if (flow->ports > 1) {
+		struct packet probe = {.to = flow->receiver & (NODES_MAX - 1),
+				       .digits = first_digits(sim, flow, flow->entropy)};
+		const uint32_t last = flow->port;
+
+		flow->port = route_pick(sim, flow->sender, &probe);
+		ring_append(sim, &sim->ports[flow->port].ring, op);
+		if (flow->port != last)
+			port_kick(sim, flow->port);
+	} else {
+		ring_append(sim, &sim->ports[flow->port].ring, op);
+	}
+}
+
+/* Step 1: the next packet of the first flow in the ring. */
+uint32_t flow_packet(struct nupa_model_packets *sim, uint32_t port_index)
+{
+	struct port *port = &sim->ports[port_index];
+	const uint32_t op = port->ring.head;
+	struct flow *flow = &sim->flows[op];
+	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
+	struct packet *packet;
+	uint32_t id, seq;
+
+	port->ring.head = flow->next;
+	if (flow->again.head != NUPA_MODEL_NONE) {
+		id = take(sim, &flow->again);
+		seq = sim->packets[id].seq;
+		sim->totals.resent_packets++;
+	} else {
+		id = packet_new(sim);
+		if (id == NUPA_MODEL_NONE)
+			return id;
+		seq = flow->sent++;
+	}
+	packet = &sim->packets[id];
+	packet->flow = op & (OPERATIONS_MAX - 1);
+	packet->seq = seq;
+	packet->type = PACKET_DATA;
+	packet->flags = 0;
+	packet->to = flow->receiver & (NODES_MAX - 1);
+	packet->link = NO_LINK;
+	packet->bytes = seq + 1 == flow->total
+				? flow->last_bytes
+				: (uint16_t)(protocol->payload_bytes + protocol->header_bytes);
+	if (flow->ports == 1 && protocol->spread == NUPA_MODEL_PER_PACKET)
+		next_entropy(flow, protocol->paths);
+	packet->entropy = (uint32_t)flow->entropy & 1023;
+	packet->digits = first_digits(sim, flow, flow->entropy);
+	sim->totals.data_packets++;
+	flow->in_flight++;
+	if (flow->window != UINT32_MAX)
+		flow->window--;
+	if (flow->ports > 1) { /* these digits led to this port; the next ones to the next */
+		struct packet probe = *packet;
+
+		route_pick(sim, flow->sender, &probe);
+		packet->digits = probe.digits;
+		if (protocol->spread == NUPA_MODEL_PER_PACKET)
+			next_entropy(flow, protocol->paths);
+	}
+	continue_flow(sim, op, packet->bytes);
+	return id;
+}
+
+/* Sends a control packet from the endpoint where a flow's packets arrive to its sender; a request,
+ * the other way. */
+void control_send(struct nupa_model_packets *sim, uint32_t op, enum packet_type type, uint32_t seq,
+		  uint32_t entropy, bool marked)
+{
+	const uint32_t id = packet_new(sim);
+	struct packet *packet = &sim->packets[id];
+
+	if (id == NUPA_MODEL_NONE)
+		return;
+	packet->flow = op & (OPERATIONS_MAX - 1);
+	packet->seq = seq;
+	packet->entropy = entropy & 1023;
+	packet->flags = marked ? FLAG_MARKED : 0;
+	packet_return(sim, id, type);
+}
+
+/* Makes a control packet of a packet, and sends it to its flow's sender. */
+void packet_return(struct nupa_model_packets *sim, uint32_t id, enum packet_type type)
+{
+	struct packet *packet = &sim->packets[id];
+	struct flow *flow = &sim->flows[packet->flow];
+	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
+	uint32_t port;
+
+	packet->type = type;
+	packet->to = flow->sender & (NODES_MAX - 1);
+	packet->link = NO_LINK;
+	packet->bytes = (uint16_t)protocol->control_bytes;
+	packet->flags &= FLAG_MARKED;
+	packet->digits = protocol->spread == NUPA_MODEL_PER_FLOW
+				 ? flow->digits
+				 : (uint16_t)nupa_model_random(&sim->random);
+	sim->totals.control_packets++;
+	port = route_pick(sim, flow->receiver, packet);
+	append(sim, &sim->ports[port].priority, id);
+	port_kick(sim, port);
+}
+
+static void acknowledged(struct nupa_model_packets *sim, uint32_t op, const struct packet *packet)
+{
+	struct flow *flow = &sim->flows[op];
+	const uint32_t packets = packet->seq & 0xffff;
+
+	flow->acked += packets;
+	flow->in_flight -= packets < flow->in_flight ? packets : flow->in_flight;
+	if (sim->protocols[flow->protocol].transport == NUPA_MODEL_WINDOW) {
+		if (packet->flags & FLAG_MARKED)
+			window_lost(flow, flow->acked);
+		else
+			window_acked(flow, packets);
+	}
+	if (flow->window != UINT32_MAX)
+		flow->window += packet->seq >> 16;
+	if (flow->acked == flow->total)
+		operation_acked(sim, op);
+}
+
+void sender_receives(struct nupa_model_packets *sim, uint32_t id)
+{
+	const struct packet *packet = &sim->packets[id];
+	const uint32_t op = packet->flow;
+	struct flow *flow = &sim->flows[op];
+
+	flow->progress++;
+	if (packet->type == PACKET_NOTIFY) {
+		dcqcn_notified(sim, flow);
+		packet_free(sim, id);
+		return;
+	}
+	if ((packet->flags & FLAG_MARKED || packet->type == PACKET_NACK) &&
+	    packet->entropy < PATHS_MAX)
+		flow->penalty[packet->entropy / 64] |= 1ull << packet->entropy % 64;
+	if (packet->type == PACKET_ACK) {
+		acknowledged(sim, op, packet);
+		packet_free(sim, id);
+	} else {
+		if (flow->in_flight)
+			flow->in_flight--;
+		if (sim->protocols[flow->protocol].transport == NUPA_MODEL_WINDOW)
+			window_lost(flow, packet->seq);
+		append(sim, &flow->again, id);
+	}
+	flow_wake(sim, op);
+}
+
+/* No reply since the timeout was armed: packets that did not arrive are sent again. */
+void flow_timeout(struct nupa_model_packets *sim, uint32_t op)
+{
+	struct flow *flow = &sim->flows[op];
+	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
+
+	if (flow->flags & FLOW_ACKED)
+		return;
+	if (flow->progress == flow->checked && !(flow->flags & FLOW_RINGED) &&
+	    flow->again.head == NUPA_MODEL_NONE) {
+		flow->in_flight = 0;
+		if (protocol->transport == NUPA_MODEL_WINDOW)
+			window_lost(flow, UINT32_MAX);
+		for (uint32_t seq = 0; seq < flow->sent; seq++) {
+			uint32_t id;
+
+			if (sim->seen[flow->seen + seq / 64] >> seq % 64 & 1)
+				continue;
+			id = packet_new(sim);
+			if (id == NUPA_MODEL_NONE)
+				return;
+			sim->packets[id].seq = seq;
+			append(sim, &flow->again, id);
+			if (flow->window != UINT32_MAX)
+				flow->window++;
+		}
+		flow_wake(sim, op);
+	}
+	flow->checked = flow->progress;
+	put(sim, timeout_of_flow(sim, op), sim->now_ps + protocol->timeout_ps);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * From operations, checked, to flows, and who waits for whom. */
+#include "model/switch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HOPS_MAX = 255 };
+#define TIME_MOST_PS (1ull << 60)
+#define PACKETS_MOST (UINT32_MAX - 1ull) /* of one operation */
+
+static bool operation_check(const struct nupa_model_packets *sim, const struct nupa_model_work *work,
+			    uint32_t at, char *error)
+{
+	const struct nupa_model_operation *operation = &work->operation[at];
+
+	if (operation->rank >= sim->endpoints || operation->peer >= sim->endpoints)
+		return refused(error, "operation %u: rank %u and peer %u of %u endpoints", at,
+			       operation->rank, operation->peer, sim->endpoints);
+	if (operation->start_ps > TIME_MOST_PS || operation->before_ps > TIME_MOST_PS ||
+	    operation->after_ps > TIME_MOST_PS)
+		return refused(error, "operation %u: a time above 2^60 ps, 13 days", at);
+	if (work->after_start[at + 1] < work->after_start[at])
+		return refused(error, "operation %u: after_start falls", at);
+	for (uint32_t it = work->after_start[at]; it < work->after_start[at + 1]; it++)
+		if (work->after[it] >= work->operations || work->after[it] == at)
+			return refused(error, "operation %u waits for %u, of %u operations", at,
+				       work->after[it], work->operations);
+	return true;
+}
+
+/* A packet finds its way: each node has a next link, and there are no circles. */
+static bool route_check(struct nupa_model_packets *sim, uint32_t from, uint32_t to, uint32_t at,
+			char *error)
+{
+	struct packet probe = {.to = to & (NODES_MAX - 1)};
+	uint32_t node = from;
+
+	for (uint32_t hops = 0; hops < HOPS_MAX; hops++) {
+		const struct routes *routes = &sim->routes;
+
+		if (routes->row[(uint64_t)node * routes->classes + routes->class_of[to]] ==
+		    ROUTE_NONE)
+			return refused(error, "operation %u: no path from endpoint %u to %u", at,
+				       from, to);
+		node = sim->ports[route_pick(sim, node, &probe)].target;
+		if (node == to)
+			return true;
+		if (node < sim->endpoints)
+			break;
+	}
+	return refused(error, "operation %u: the routes from endpoint %u to %u do not end there",
+		       at, from, to);
+}
+
+static uint32_t links_from(const struct nupa_model_packets *sim, uint32_t from, uint32_t to)
+{
+	const struct routes *routes = &sim->routes;
+	const uint32_t entry =
+		routes->row[(uint64_t)from * routes->classes + routes->class_of[to]];
+	const uint32_t count = entry == ROUTE_DIRECT
+				       ? routes->down_start[to + 1] - routes->down_start[to]
+				       : routes->sets[entry];
+
+	return count < UINT8_MAX ? count : UINT8_MAX;
+}
+
+static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *seen_words, char *error)
+{
+	const struct nupa_model_operation *operation = &sim->operations[at];
+	const uint64_t random = operation->entropy ? nupa_model_mix(operation->entropy)
+						   : nupa_model_random(&sim->random);
+	const uint32_t rank = operation->rank, peer = operation->peer;
+	struct flow *flow = &sim->flows[at];
+	const struct nupa_model_protocol *protocol;
+	struct packet probe = {0};
+	uint64_t packets;
+
+	flow->sender = operation->read ? peer : rank;
+	flow->receiver = operation->read ? rank : peer;
+	flow->again.head = NUPA_MODEL_NONE;
+	if (rank == peer)
+		return true;
+	if (!route_check(sim, rank, peer, at, error) || !route_check(sim, peer, rank, at, error))
+		return false;
+	flow->digits = probe.digits = (uint16_t)random;
+	probe.to = flow->receiver & (NODES_MAX - 1);
+	flow->port = route_pick(sim, flow->sender, &probe);
+	flow->ports = (uint8_t)links_from(sim, flow->sender, flow->receiver);
+	flow->protocol = sim->ports[flow->port].protocol;
+	protocol = &sim->protocols[flow->protocol];
+	packets = operation->bytes ? (operation->bytes - 1) / protocol->payload_bytes + 1 : 1;
+	if (packets > PACKETS_MOST)
+		return refused(error, "operation %u: %llu bytes are more than 2^32 - 2 packets", at,
+			       (unsigned long long)operation->bytes);
+	flow->total = (uint32_t)packets;
+	flow->last_bytes = (uint16_t)(operation->bytes - (packets - 1) * protocol->payload_bytes +
+				      protocol->header_bytes);
+	flow->stride = (uint16_t)(random >> 16 | 1);
+	flow->entropy = (uint16_t)(random >> 32) & (uint16_t)(protocol->paths - 1);
+	flow->window = UINT32_MAX;
+	flow->threshold = UINT32_MAX;
+	flow->cwnd256 = protocol->window_packets * 256;
+	if (protocol->transport == NUPA_MODEL_PULL) {
+		flow->window = protocol->window_packets;
+		flow->wanted = flow->total > flow->window ? flow->total - flow->window : 0;
+	}
+	flow->seen = *seen_words;
+	if (protocol->flow_control <= NUPA_MODEL_TRIM)
+		*seen_words += (packets + 63) / 64;
+	return true;
+}
+
+/* From "waits for" to "is waited for by". */
+static bool dependents_build(struct nupa_model_packets *sim, const struct nupa_model_work *work)
+{
+	const uint32_t count = work->operations;
+	const uint32_t first = work->after_start[0], end = work->after_start[count];
+	uint32_t *start = calloc(count + 2ull, sizeof(*start));
+
+	sim->dependent_start = start;
+	sim->dependent = malloc((end - first + 1ull) * sizeof(*sim->dependent));
+	if (!start || !sim->dependent)
+		return false;
+	for (uint32_t at = first; at < end; at++)
+		start[work->after[at] + 2]++;
+	for (uint32_t op = 1; op <= count; op++)
+		start[op + 1] += start[op];
+	for (uint32_t op = 0; op < count; op++) {
+		sim->flows[op].pending = work->after_start[op + 1] - work->after_start[op];
+		for (uint32_t at = work->after_start[op]; at < work->after_start[op + 1]; at++)
+			sim->dependent[start[work->after[at] + 1]++] = op;
+	}
+	return true;
+}
+
+bool work_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
+	       const struct nupa_model_work *work, char *error)
+{
+	const uint32_t count = work->operations;
+	uint64_t seen_words = 1;
+
+	(void)graph;
+	if (!count || count > OPERATIONS_MAX)
+		return refused(error, "%u operations: 1 to %u are possible", count, OPERATIONS_MAX);
+	for (uint32_t at = 0; at < count; at++)
+		if (!operation_check(sim, work, at, error))
+			return false;
+	sim->operations_count = count;
+	sim->totals.operations_left = count;
+	sim->operations = malloc(count * sizeof(*sim->operations));
+	sim->flows = calloc(count, sizeof(*sim->flows));
+	sim->times = calloc(count, sizeof(*sim->times));
+	if (!sim->operations || !sim->flows || !sim->times || !dependents_build(sim, work))
+		return refused(error, "no memory for %u operations", count);
+	memcpy(sim->operations, work->operation, count * sizeof(*sim->operations));
+	for (uint32_t at = 0; at < count; at++)
+		if (!flow_init(sim, at, &seen_words, error))
+			return false;
+	sim->seen = calloc(seen_words, sizeof(*sim->seen));
+	return sim->seen ? true : refused(error, "no memory for the packets of the operations");
+}
