@@ -29,7 +29,12 @@ enum packet_type {
 	PACKET_PAUSE,   /* not on a link: `seq` is 1 to pause, 0 to resume */
 };
 
-enum { FLAG_MARKED = 1, FLAG_TRIMMED = 2, FLAG_HELD = 4 /* in the account of `link` */ };
+enum {
+	FLAG_MARKED = 1,
+	FLAG_TRIMMED = 2,
+	FLAG_HELD = 4, /* in the account of `link` */
+	FLAG_LAST = 8, /* trimmed before its last link */
+};
 
 struct packet {
 	struct nupa_model_event event;      /* time_ps, next */
@@ -121,7 +126,8 @@ struct endpoint {
 	uint64_t pull_ps;   /* the next pull not before */
 	uint64_t pull_packet_ps; /* at full share */
 	uint64_t adapt_ps;     /* the share is looked at not before */
-	uint32_t got, trimmed; /* packets since it was */
+	uint32_t got, trimmed, marked; /* packets since it was */
+	uint32_t step;         /* by which the share rises next */
 	uint32_t share;        /* of the pulls' rate: 65536 is 1 */
 	bool armed;
 };

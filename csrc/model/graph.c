@@ -186,7 +186,7 @@ static void ends_init(struct nupa_model_packets *sim, const struct nupa_model_gr
 {
 	for (uint32_t at = 0; at < sim->endpoints; at++)
 		sim->ends[at] = (struct endpoint){
-			.pulls = {NUPA_MODEL_NONE, NUPA_MODEL_NONE}, .share = 65536};
+			.pulls = {NUPA_MODEL_NONE, NUPA_MODEL_NONE}, .share = 65536, .step = 1024};
 	for (uint32_t at = 0; at < sim->links; at++) {
 		const struct nupa_model_link_kind *kind = &graph->link_kind[graph->kind[at]];
 		const struct nupa_model_protocol *protocol = &graph->protocol[kind->protocol];

@@ -2,7 +2,7 @@
  * Receivers: packets are counted and acknowledged, and pulled where the protocol says so. */
 #include "model/engine.h"
 
-enum { SHARE_ONE = 65536, SHARE_LEAST = SHARE_ONE / 64, SHARE_STEP = SHARE_ONE / 32 };
+enum { SHARE_ONE = 65536, SHARE_LEAST = SHARE_ONE / 64, SHARE_STEP = SHARE_ONE / 64 };
 
 static void acknowledge(struct nupa_model_packets *sim, uint32_t op, uint32_t grant)
 {
@@ -77,26 +77,35 @@ static void want_pulls(struct nupa_model_packets *sim, uint32_t op)
 	pull(sim, flow->receiver);
 }
 
-/* Trimmed packets say that pulls ask for more than the network behind carries. */
+/* More is pulled than the network carries: the share falls by the part that was trimmed before the
+ * last link, or by half of the marked part above a third.  Else it rises, faster each time. */
 static void adapt(struct nupa_model_packets *sim, struct endpoint *end, uint64_t period_ps,
-		  bool trimmed)
+		  uint32_t flags)
 {
-	uint64_t down;
+	uint32_t whole;
 
 	end->got++;
-	end->trimmed += trimmed;
+	end->trimmed += (flags & (FLAG_TRIMMED | FLAG_LAST)) == FLAG_TRIMMED;
+	end->marked += flags & FLAG_MARKED;
 	if (sim->now_ps < end->adapt_ps)
 		return;
-	down = (uint64_t)end->share * end->trimmed / end->got;
-	if (end->trimmed)
-		end->share -= (uint32_t)down;
-	else
-		end->share += SHARE_STEP;
+	whole = end->got - end->trimmed;
+	if (end->trimmed || end->marked > whole / 3) {
+		const uint64_t over = end->trimmed
+					      ? ((uint64_t)end->trimmed << 16) / end->got
+					      : ((uint64_t)end->marked << 15) / whole - 10922;
+
+		end->share -= (uint32_t)(end->share * over >> 16);
+		end->step = SHARE_STEP;
+	} else {
+		end->share += end->step;
+		end->step *= 2;
+	}
 	if (end->share > SHARE_ONE)
-		end->share = SHARE_ONE;
+		end->share = end->step = SHARE_ONE;
 	if (end->share < SHARE_LEAST)
 		end->share = SHARE_LEAST;
-	end->got = end->trimmed = 0;
+	end->got = end->trimmed = end->marked = 0;
 	end->adapt_ps = sim->now_ps + period_ps;
 }
 
@@ -116,8 +125,9 @@ static bool first_time(struct nupa_model_packets *sim, const struct flow *flow, 
 static void report_gap(struct nupa_model_packets *sim, uint32_t op, uint32_t seq)
 {
 	struct flow *flow = &sim->flows[op];
+	const bool pulls = sim->protocols[flow->protocol].transport == NUPA_MODEL_PULL;
 
-	for (; flow->expected < seq; flow->expected++)
+	for (; flow->expected < seq; flow->expected++, flow->wanted += pulls)
 		control_send(sim, op, PACKET_NACK, flow->expected, flow->echo, false);
 	if (flow->expected == seq)
 		flow->expected++;
@@ -135,8 +145,7 @@ void receiver_data(struct nupa_model_packets *sim, uint32_t id)
 
 	flow->progress++;
 	if (protocol->adapt_ps)
-		adapt(sim, &sim->ends[flow->receiver], protocol->adapt_ps,
-		      packet->flags & FLAG_TRIMMED);
+		adapt(sim, &sim->ends[flow->receiver], protocol->adapt_ps, packet->flags);
 	if (packet->flags & FLAG_TRIMMED) {
 		flow->wanted++;
 		packet_return(sim, id, PACKET_NACK);

@@ -241,7 +241,25 @@ void sender_receives(struct nupa_model_packets *sim, uint32_t id)
 	flow_wake(sim, op);
 }
 
-/* No reply since the timeout was armed: packets that did not arrive are sent again. */
+/* What was sent and did not arrive waits to be sent again. */
+static void resend_missing(struct nupa_model_packets *sim, struct flow *flow)
+{
+	for (uint32_t seq = 0; seq < flow->sent; seq++) {
+		uint32_t id;
+
+		if (sim->seen[flow->seen + seq / 64] >> seq % 64 & 1)
+			continue;
+		id = packet_new(sim);
+		if (id == NUPA_MODEL_NONE)
+			return;
+		sim->packets[id].seq = seq;
+		append(sim, &flow->again, id);
+		if (flow->window != UINT32_MAX)
+			flow->window++;
+	}
+}
+
+/* Without a reply since the timeout was armed, what is in flight counts as lost. */
 void flow_timeout(struct nupa_model_packets *sim, uint32_t op)
 {
 	struct flow *flow = &sim->flows[op];
@@ -249,24 +267,14 @@ void flow_timeout(struct nupa_model_packets *sim, uint32_t op)
 
 	if (flow->flags & FLOW_ACKED)
 		return;
-	if (flow->progress == flow->checked && !(flow->flags & FLOW_RINGED) &&
-	    flow->again.head == NUPA_MODEL_NONE) {
+	if (flow->progress == flow->checked && !(flow->flags & FLOW_RINGED)) {
 		flow->in_flight = 0;
 		if (protocol->transport == NUPA_MODEL_WINDOW)
 			window_lost(flow, UINT32_MAX);
-		for (uint32_t seq = 0; seq < flow->sent; seq++) {
-			uint32_t id;
-
-			if (sim->seen[flow->seen + seq / 64] >> seq % 64 & 1)
-				continue;
-			id = packet_new(sim);
-			if (id == NUPA_MODEL_NONE)
-				return;
-			sim->packets[id].seq = seq;
-			append(sim, &flow->again, id);
-			if (flow->window != UINT32_MAX)
-				flow->window++;
-		}
+		if (flow->again.head == NUPA_MODEL_NONE)
+			resend_missing(sim, flow);
+		else if (!flow->window) /* its grants were lost with packets */
+			flow->window = 1;
 		flow_wake(sim, op);
 	}
 	flow->checked = flow->progress;

@@ -77,7 +77,7 @@ void switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id)
 		port->trimmed++;
 		if (packet->flags & FLAG_HELD)
 			port_release(sim, packet->link, packet->bytes, 0);
-		packet->flags = (packet->flags & FLAG_MARKED) | FLAG_TRIMMED;
+		packet->flags = FLAG_TRIMMED | (port->to_switch ? 0 : FLAG_LAST);
 		packet->bytes = (uint16_t)sim->protocols[port->protocol].control_bytes;
 		append(sim, &port->priority, id);
 	} else {

@@ -4,8 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from nupa.model.profile.figure import Kind
+
+#: A fabric's table `packets`: what a full link, a sender, and equal paths do with packets, and when
+#: a switch forwards.  The order is that of the enums in csrc/model/packets.h.
+FlowControl = Literal["drop", "trim", "credits", "pause"]
+Transport = Literal["line", "pull", "dcqcn", "window"]
+Spread = Literal["flow", "packet", "adaptive"]
+Switching = Literal["cut-through", "store"]
 
 KINDS: Mapping[str, Kind] = {
     # --- a port and its packets: one direction --------------------------------------------
@@ -54,6 +62,24 @@ KINDS: Mapping[str, Kind] = {
     ),
     "reduce_latency": Kind("ns", -1, "base latency of an in-network collective"),
     "reduce_ranks": Kind("1", 0, "ranks from which in-network reduction is chosen"),
+    # --- packets: engine/protocol.py -------------------------------------------------------
+    "control": Kind("B", -1, "bytes on the wire of an acknowledgement or a trimmed packet"),
+    "acks": Kind("1", 0, "packets that one acknowledgement covers; 0: all of a message"),
+    "credit": Kind("B", 0, "unit of a link's credits"),
+    "paths": Kind("1", 0, "paths over which a sender spreads the packets of a message"),
+    "ecn_low": Kind("B", 0, "queue from which switches mark packets"),
+    "ecn_high": Kind("B", 0, "queue from which switches mark each packet"),
+    "ecn_share": Kind("1", 0, "share of packets that are marked just below *ecn_high*"),
+    "xoff": Kind("B", 0, "waiting packets of an input from which it pauses its link"),
+    "xon": Kind("B", 0, "waiting packets of an input below which its link resumes"),
+    "pull": Kind("1", 0, "packets that one pull of the receiver grants"),
+    "pull_rate": Kind("1", +1, "share of its rate that a receiver pulls"),
+    "adapt": Kind("ns", 0, "interval after which trimmed packets lower the rate of pulls"),
+    "timeout": Kind("ns", -1, "missing packets are sent again after this"),
+    "notify": Kind("ns", 0, "DCQCN: the least time between two notifications of a flow"),
+    "recover": Kind("ns", -1, "DCQCN: the rate rises after each such time"),
+    "increase": Kind("B/s", +1, "DCQCN: additive increase"),
+    "rate_least": Kind("B/s", +1, "DCQCN: the rate falls no lower"),
     # --- media -----------------------------------------------------------------------------
     "propagation": Kind("ns/m", -1, "the signal, a metre"),
     "conversion": Kind("ns", -1, "both ends of the medium, for a signal that passes"),

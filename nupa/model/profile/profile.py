@@ -56,6 +56,7 @@ class Profile:
     notes: tuple[str, ...] = ()
     case: Case = "nominal"
     tables: Mapping[str, Table] = field(default_factory=dict)
+    packets: Mapping[str, str | bool] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:
         if name not in self.figures:
@@ -81,6 +82,7 @@ class Profile:
                 name: {"meaning": figure.kind.meaning, **figure.shown()}
                 for name, figure in self.figures.items()
             },
+            "packets": dict(self.packets),
             "tables": {name: table.shown() for name, table in self.tables.items()},
         }
 
@@ -160,6 +162,7 @@ def parse(data: bytes, source: str, through: tuple[str, ...] = ()) -> Profile:
         figures=figures,
         envelope=Envelope(**envelope) if envelope or not base else base.envelope,
         notes=tuple(table.get("notes", ())),
+        packets=dict(base.packets if base else {}) | table.get("packets", {}),
         tables=dict(base.tables if base else {})
         | {name: read(name, entry, source) for name, entry in table.get("tables", {}).items()},
     )

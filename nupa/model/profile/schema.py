@@ -9,7 +9,14 @@ from typing import Any, get_args
 
 from nupa.model.errors import ModelError
 from nupa.model.profile.figure import Confidence
-from nupa.model.profile.kinds import KINDS, TABLES
+from nupa.model.profile.kinds import (
+    KINDS,
+    TABLES,
+    FlowControl,
+    Spread,
+    Switching,
+    Transport,
+)
 
 _FIGURE: Mapping[str, Any] = {
     "type": "object",
@@ -70,6 +77,17 @@ SCHEMA: Mapping[str, Any] = {
             "type": "object",
             "propertyNames": {"enum": list(KINDS)},
             "additionalProperties": _FIGURE,
+        },
+        "packets": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "flow_control": {"enum": list(get_args(FlowControl))},
+                "transport": {"enum": list(get_args(Transport))},
+                "spread": {"enum": list(get_args(Spread))},
+                "switching": {"enum": list(get_args(Switching))},
+                "virtual_queues": {"type": "boolean"},
+            },
         },
         "tables": {
             "type": "object",

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Protocols: how packets are sent over one fabric, as data for the packet engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from nupa.model.errors import ModelError
+from nupa.model.profile.kinds import FlowControl, Spread, Switching, Transport
+from nupa.model.profile.profile import Profile
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Sizes of packets are on the wire.  csrc/model/packets.h explains each member.
+
+    *flow_control*: a link whose next buffer is full drops a packet, trims it to its header, or
+    waits for credits or for the end of a pause.  *transport*: a sender is limited by its links
+    ("line"), by what the receiver pulls, by DCQCN's rate, or by a window.  *spread*: equal paths
+    are chosen by a hash of the operation ("flow"), anew by the sender for each packet, or by each
+    switch ("adaptive").
+    """
+
+    flow_control: FlowControl = "credits"
+    transport: Transport = "line"
+    spread: Spread = "flow"
+    switching: Switching = "cut-through"
+    virtual_queues: bool = True
+    payload_bytes: int = 4096
+    header_bytes: int = 0
+    control_bytes: int = 64
+    paths: int = 128
+    credit_bytes: int = 64
+    ack_packets: int = 0
+    ecn_low_bytes: int = 0
+    ecn_high_bytes: int = 0
+    ecn_share: float = 1.0
+    xoff_bytes: int = 0
+    xon_bytes: int = 0
+    window_packets: int = 64
+    pull_packets: int = 4
+    pull_share: float = 0.99
+    adapt_ns: float = 0.0
+    timeout_ns: float = 100_000.0
+    notify_ns: float = 50_000.0
+    recover_ns: float = 55_000.0
+    increase_bytes_per_s: float = 5e6
+    least_bytes_per_s: float = 1e6
+
+    def __post_init__(self) -> None:
+        chosen = {
+            "flow_control": FlowControl,
+            "transport": Transport,
+            "spread": Spread,
+            "switching": Switching,
+        }
+        for name, kind in chosen.items():
+            if getattr(self, name) not in get_args(kind):
+                raise ModelError(
+                    f"{name} is {getattr(self, name)!r}: one of {', '.join(get_args(kind))}"
+                )
+        for name, value in vars(self).items():
+            if isinstance(value, int | float) and value < 0:
+                raise ModelError(f"{name} is {value}: it is not below 0")
+
+    def fields(self) -> dict[str, Any]:
+        """Returns the members of struct nupa_model_protocol."""
+        return {
+            "flow_control": get_args(FlowControl).index(self.flow_control),
+            "transport": get_args(Transport).index(self.transport),
+            "spread": get_args(Spread).index(self.spread),
+            "payload_bytes": self.payload_bytes,
+            "header_bytes": self.header_bytes,
+            "control_bytes": self.control_bytes,
+            "cut_through": self.switching == "cut-through",
+            "virtual_queues": self.virtual_queues,
+            "paths": self.paths,
+            "credit_bytes": self.credit_bytes,
+            "ack_packets": self.ack_packets,
+            "ecn_low_bytes": self.ecn_low_bytes,
+            "ecn_high_bytes": self.ecn_high_bytes,
+            "ecn_per_mille": round(self.ecn_share * 1000),
+            "xoff_bytes": self.xoff_bytes,
+            "xon_bytes": self.xon_bytes,
+            "window_packets": self.window_packets,
+            "pull_packets": self.pull_packets,
+            "pull_per_mille": round(self.pull_share * 1000),
+            "adapt_ps": round(self.adapt_ns * 1e3),
+            "timeout_ps": round(self.timeout_ns * 1e3),
+            "notify_ps": round(self.notify_ns * 1e3),
+            "recover_ps": round(self.recover_ns * 1e3),
+            "increase_bytes_per_s": round(self.increase_bytes_per_s),
+            "least_bytes_per_s": round(self.least_bytes_per_s),
+        }
+
+
+#: Members of a Protocol by the figure of a profile.
+_FIGURES: Mapping[str, str] = {
+    "header": "header_bytes",
+    "control": "control_bytes",
+    "paths": "paths",
+    "credit": "credit_bytes",
+    "acks": "ack_packets",
+    "ecn_low": "ecn_low_bytes",
+    "ecn_high": "ecn_high_bytes",
+    "ecn_share": "ecn_share",
+    "xoff": "xoff_bytes",
+    "xon": "xon_bytes",
+    "pull": "pull_packets",
+    "pull_rate": "pull_share",
+    "adapt": "adapt_ns",
+    "timeout": "timeout_ns",
+    "notify": "notify_ns",
+    "recover": "recover_ns",
+    "increase": "increase_bytes_per_s",
+    "rate_least": "least_bytes_per_s",
+}
+_SHARES = ("ecn_share", "pull_share")
+
+
+def protocol_of(profile: Profile | None) -> Protocol:
+    """Returns a profile's: its table `packets` and its figures, and the defaults for others."""
+    if profile is None:
+        return Protocol()
+    members: dict[str, Any] = dict(profile.packets)
+    for figure, member in _FIGURES.items():
+        if figure in profile.figures:
+            value = profile[figure]
+            exact = member in _SHARES or member.endswith(("_ns", "_per_s"))
+            members[member] = value if exact else round(value)
+    if "mtu" in profile.figures:
+        members["payload_bytes"] = round(profile["mtu"])
+    found = Protocol(**members)
+    if "window" in profile.figures:
+        packet = found.payload_bytes + found.header_bytes
+        members["window_packets"] = min(65535, max(1, round(profile["window"] / packet)))
+    return Protocol(**members)
