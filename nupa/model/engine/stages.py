@@ -59,7 +59,7 @@ def stages(network: Network, plan: Plan) -> tuple[Stage, ...]:
     """Returns the stages of a plan, equal names added.
 
     Phases of a pipelined plan carry different parts of the data at once: the latencies add up, and
-    the slowest transfer hides the others.
+    the slowest transfer hides the others, and a part of the library's steps.
     """
     launch = Stage("launch", plan.fixed_ns)
     if not plan.pipelined:
@@ -68,4 +68,5 @@ def stages(network: Network, plan: Plan) -> tuple[Stage, ...]:
         )
     parts = [_steps(network, phase) for phase in plan.phases]
     slowest = max((transfer for _, transfer in parts), key=lambda stage: stage.ns)
-    return _added([launch, *(stage for stages, _ in parts for stage in stages), slowest])
+    steps = Stage("library", plan.pace.visible_ns(slowest.ns))
+    return _added([launch, *(stage for stages, _ in parts for stage in stages), steps, slowest])

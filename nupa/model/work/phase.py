@@ -11,8 +11,14 @@ from nupa.model.network.network import Network
 
 Pattern = Literal["one", "ring", "pairs", "tree", "all-to-all", "in-network"]
 
-#: The peer of an in-network operation: the switch, which acts for all ranks of the work.
-SWITCH = -1
+
+def switch(level: int) -> int:
+    """Returns the peer of an in-network operation: the switches of levels[level].
+
+    They act for the ranks of a group of that level that have the same place in their group of the
+    level below: for all ranks of a group of the lowest.
+    """
+    return -1 - level
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,26 @@ class Phase:
     start: bool = True
 
 
+class Pace(NamedTuple):
+    """Steps that each cost a library *ns*, of which the step's transfer hides a part.
+
+    *hidden*: the share of a step's transfer that passes meanwhile; 0: the copying threads wait.
+    """
+
+    steps: int = 0
+    ns: float = 0.0
+    hidden: float = 0.0
+
+    def visible_ns(self, transfer_ns: float) -> float:
+        """Returns what is left of all steps, beside the transfer of all steps."""
+        if not self.steps:
+            return 0.0
+        return self.steps * max(0.0, self.ns - self.hidden * transfer_ns / self.steps)
+
+
+NO_PACE = Pace()
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a work does on one network.
@@ -59,14 +85,16 @@ class Plan:
     bus_factor: float = 1.0
     pipelined: bool = False
     fixed_ns: float = 0.0  #: once a work: a library's launch and set-up
+    pace: Pace = NO_PACE  #: of a pipelined plan
 
 
 class Operation(NamedTuple):
     """One operation of one rank, for the engines that run each.
 
     *after* are the indices of operations that must have completed.  A computation has
-    peer == rank and takes *compute_ns*.  An in-network operation has peer == SWITCH: "reduce" loads
-    *bytes* that the switch has reduced over all ranks; "multicast" stores *bytes* to all ranks.
+    peer == rank and takes *compute_ns*.  An in-network operation has peer == switch(level):
+    "reduce" loads *bytes* that the switches have reduced over their ranks; "multicast" stores
+    *bytes* to all of them.
     """
 
     rank: int
