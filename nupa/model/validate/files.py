@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nupa.model.validate import perftest, points
+from nupa.model.validate import collectives, perftest, points
 from nupa.model.validate.case import File, everything
 
 PERFTEST = everything(0.05)
@@ -34,4 +34,5 @@ FILES: tuple[File, ...] = (
         fitted=True,
         left_out="MI300X: an all-reduce",
     ),
+    *collectives.FILES,
 )
