@@ -12,7 +12,10 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Progress:
-    """Counts *total* steps on *out*; a context manager that leaves no unfinished line."""
+    """Counts *total* steps on *out*; a context manager that leaves no unfinished line.
+
+    Nothing is written in the first *quiet_s* seconds.
+    """
 
     def __init__(
         self,
@@ -20,6 +23,7 @@ class Progress:
         out: TextIO = sys.stderr,
         *,
         clock: Callable[[], float] = time.monotonic,
+        quiet_s: float = 0.0,
     ) -> None:
         self._total = total
         self._out = out
@@ -28,12 +32,14 @@ class Progress:
         self._done = 0
         self._label = ""
         self._start_s = clock()
+        self._quiet_s = quiet_s
+        self._written = False
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live:
+        if self._live and self._written:
             self._write(_CLEAR_LINE)
 
     def step(self, label: str) -> None:
@@ -43,7 +49,7 @@ class Progress:
         if self._live:
             self.tick()
         else:
-            self._write(f"{self._text()}\n")
+            self._show("", "\n")
 
     def detail(self, label: str) -> None:
         """Adds a detail to the current step, where a line can be rewritten."""
@@ -53,11 +59,14 @@ class Progress:
     def tick(self, _: float = 0.0) -> None:
         """Updates the time of this step; called as often as is convenient."""
         if self._live:
-            self._write(f"{_CLEAR_LINE}{self._text()}")
+            self._show(_CLEAR_LINE, "")
 
-    def _text(self) -> str:
+    def _show(self, before: str, after: str) -> None:
         seconds = self._clock() - self._start_s
-        return f"[{self._done}/{self._total}] {seconds:4.1f} s  {self._label}"
+        if seconds >= self._quiet_s:
+            self._written = True
+            step = f"[{self._done}/{self._total}]"
+            self._write(f"{before}{step} {seconds:4.1f} s  {self._label}{after}")
 
     def _write(self, text: str) -> None:
         self._out.write(text)

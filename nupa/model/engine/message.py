@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from nupa.model.answer.answer import Stage
+from nupa.model.errors import ModelError
 from nupa.model.network.path import Path
 from nupa.model.profile.profile import Profile
 
@@ -55,11 +56,15 @@ def message(path: Path, operation: str, size_bytes: int) -> tuple[Stage, ...]:
 
 
 def _message(path: Path, operation: str, size_bytes: int) -> Iterator[Stage]:
-    yield from (
-        _memory(path, operation, size_bytes)
-        if operation in MEMORY
-        else _posted(path, operation, size_bytes)
-    )
+    figures = path.profile.figures
+    if operation in ("load", "store") and "issue" not in figures:
+        raise ModelError(
+            f"{path.profile.name} has no loads and stores of remote memory: {operation} was asked; "
+            "ask for read or write, or choose a CXL or accelerator fabric"
+        )
+    # Accelerators have no work requests: they load and store.
+    stored = operation in MEMORY or ("issue" in figures and "post" not in figures)
+    yield from (_memory if stored else _posted)(path, operation, size_bytes)
     yield Stage("jitter", path.profile.get("jitter"))
 
 

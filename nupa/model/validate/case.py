@@ -47,7 +47,8 @@ class File:
     """A calibration file: how its lines become cases, and what is asked of them.
 
     *fitted*: figures of shipped profiles were fitted to it; otherwise it only judges.
-    *left_out* says which lines no case is made of, and why.
+    *left_out* says which lines no case is made of, and why; *missing* is the mechanism that the
+    model lacks, where a bar is not met.
     """
 
     name: str
@@ -55,6 +56,7 @@ class File:
     bars: tuple[Bar, ...]
     fitted: bool = False
     left_out: str = ""
+    missing: str = ""
 
 
 def everything(limit: float) -> Bar:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from nupa.model.validate import collectives, perftest, points
+from nupa.model.errors import ModelError
+from nupa.model.validate import perftest, points
 from nupa.model.validate.case import File, everything
 
 PERFTEST = everything(0.05)
@@ -34,5 +35,13 @@ FILES: tuple[File, ...] = (
         fitted=True,
         left_out="MI300X: an all-reduce",
     ),
-    *collectives.FILES,
 )
+
+
+def find(name: str) -> File:
+    """Returns a file of the table.  ModelError: it is not there."""
+    for file in FILES:
+        if file.name == name.removesuffix(".csv"):
+            return file
+    known = ", ".join(file.name for file in FILES)
+    raise ModelError(f"no calibration file {name!r} is judged: there are {known}")

@@ -96,26 +96,33 @@ def _least(function: Callable[[float], float], low: float, high: float) -> float
     return a if at_a <= at_b else b
 
 
+def _improved(
+    profile: Profile, name: str, span: float, files: Sequence[Sequence[Case]], best: float
+) -> tuple[Profile, float]:
+    """Returns the profile with a better value of one figure, if there is one, and its error."""
+    value, most = profile.figures[name].value, profile.figures[name].kind.most
+
+    def error(tried: float) -> float:
+        return _error(_changed(profile, name, tried), files)
+
+    tried = _least(error, value / span, min(value * span, most))
+    found = error(tried)
+    return (_changed(profile, name, tried), found) if found < best else (profile, best)
+
+
 def fit(profile: Profile) -> Fit:
     """Fits, one after the other and again, the figures that name files."""
     free = [name for name, figure in profile.figures.items() if figure.fitted and figure.value]
-    files = _cases(profile, sorted({file for name in free for file in profile.figures[name].fitted}))
+    files = _cases(
+        profile, sorted({file for name in free for file in profile.figures[name].fitted})
+    )
     if not files:
         return Fit(profile, {}, 0.0, 0.0)
     found, best = profile, _error(profile, files)
     before, span = best, _SPAN
     for _ in range(_ROUNDS):
         for name in free:
-            value, most = found.figures[name].value, found.figures[name].kind.most
-            tried = _least(
-                lambda v, name=name: _error(_changed(found, name, v), files),  # type: ignore[misc]
-                value / span,
-                min(value * span, most),
-            )
-            changed = _changed(found, name, tried)
-            error = _error(changed, files)
-            if error < best:
-                found, best = changed, error
+            found, best = _improved(found, name, span, files, best)
         span = 1 + (span - 1) * _SHRINK
     return Fit(found, {name: found.figures[name].value for name in free}, before, best)
 

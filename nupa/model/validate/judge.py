@@ -65,6 +65,7 @@ class Report:
             "file": self.file.name,
             "fitted": self.file.fitted,
             "left_out": self.file.left_out,
+            "missing": self.file.missing,
             "bars": [
                 {
                     "bar": each.bar.name,
@@ -88,7 +89,7 @@ class Report:
         }
 
 
-def judge(file: File, tick: Callable[[], None] = lambda: None) -> Report:
+def judge(file: File, tick: Callable[[], object] = lambda: None) -> Report:
     """Predicts each case of a file; *tick* is called after each."""
     judged = []
     for case in file.read(lines(file.name)):
@@ -99,10 +100,17 @@ def judge(file: File, tick: Callable[[], None] = lambda: None) -> Report:
 
 
 class Order(NamedTuple):
-    """Pairs of equal work whose measured times differ by more than 10 %, and those we order so."""
+    """Pairs of equal work on two networks, whose measured times differ by more than 10 %.
+
+    *right*: those that predictions order in the same way.
+    """
 
     pairs: int
     right: int
+    limit: float = ORDER_LIMIT
+
+    def shown(self) -> dict[str, Any]:
+        return self._asdict() | {"share": self.share, "met": self.share >= self.limit}
 
     @property
     def share(self) -> float:
@@ -110,7 +118,7 @@ class Order(NamedTuple):
 
 
 def order(reports: Sequence[Report]) -> Order:
-    """Asks of all pairs of cases with the same work which is faster: of all files together."""
+    """Asks of all pairs of cases with the same work which network is faster, across all files."""
     by_work: dict[tuple[str, int], list[Judged]] = {}
     for report in reports:
         for each in report.judged:
@@ -119,6 +127,8 @@ def order(reports: Sequence[Report]) -> Order:
     pairs = right = 0
     for same in by_work.values():
         for a, b in combinations(same, 2):
+            if a.case.network.name == b.case.network.name:
+                continue
             measured = a.case.measured_ns / b.case.measured_ns
             if max(measured, 1 / measured) <= 1 + ORDER_DIFFERENCE:
                 continue

@@ -66,7 +66,18 @@ def test_a_bar_without_a_case_is_an_error() -> None:
         list(judge(file).verdicts())
 
 
-def test_pairs_that_differ_by_more_than_a_tenth_are_ordered() -> None:
-    found = order([with_times(1.0, 1.05, 1.2)])
-    assert found.pairs == 2  # 1.05 and 1.0 differ too little
-    assert found.share == found.right / 2
+def test_pairs_of_networks_that_differ_by_more_than_a_tenth_are_ordered() -> None:
+    """NDR is predicted faster than HDR; "again" is slower than both."""
+    work = Perftest("write", MIB)
+
+    def report(hdr_ns: float, ndr_ns: float) -> Report:
+        def read(_: Sequence[Line]) -> Iterator[Case]:
+            yield Case("hdr", work, pair("ib-hdr"), hdr_ns)
+            yield Case("ndr", work, pair("ib-ndr"), ndr_ns)
+            yield Case("again", work, pair("ib-ndr"), ndr_ns * 2)  # the same network: not compared
+
+        return judge(File("perftest-ib-hdr-write-lat", read, ()))
+
+    assert order([report(200.0, 100.0)])[:2] == (1, 1)
+    assert order([report(105.0, 100.0)])[:2] == (1, 0)
+    assert order([report(100.0, 120.0)])[:2] == (2, 0)
