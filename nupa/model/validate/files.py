@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nupa.model.errors import ModelError
-from nupa.model.validate import perftest, points
+from nupa.model.validate import collectives, perftest, points
 from nupa.model.validate.case import File, everything
 
 PERFTEST = everything(0.05)
@@ -35,6 +35,7 @@ FILES: tuple[File, ...] = (
         fitted=True,
         left_out="MI300X: an all-reduce",
     ),
+    *collectives.FILES,
 )
 
 

@@ -61,7 +61,10 @@ def _used(rates: Rates) -> Iterator[tuple[int, int]]:
 
 
 def ring(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
-    """Yields the phases of a ring: its slowest edge carries all, and each step passes one."""
+    """Yields the phases of rings, as many as a node has ranks: each step passes all edges.
+
+    The rings leave a node at different ranks: of a node of 8, a rank's link carries 7 of 8 rings.
+    """
     shape = rates.shape
     ranks = shape.ranks
     rounds = 2 if operation in (_TWICE, "barrier") else 1
@@ -70,8 +73,11 @@ def ring(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
         total = size_bytes * (ranks - 1) / 2  # a block passes half of the ring on average
     for index, _groups in _used(rates):
         inside = _inside(rates, index)
-        edges = ranks // inside - ranks // shape.network.group_size(index)
-        yield _phase(rates, "ring", index, rounds * edges, total / inside)
+        groups = ranks // shape.network.group_size(index)
+        edges = ranks // inside - groups
+        closing = 1 if groups == 1 else 0  # the highest level's edge back to the first rank
+        share = (edges + closing) / ranks
+        yield _phase(rates, "ring", index, rounds * edges, total * share)
 
 
 def tree(
@@ -81,7 +87,8 @@ def tree(
     shape = rates.shape
     rounds = 2 if operation in (_TWICE, "barrier") else 1
     if shape.local > 1:
-        yield _phase(rates, "tree", 0, rounds * (shape.local - 1), float(rounds * size_bytes))
+        hops = rounds * (shape.local - 1)  # of a chain, whose end differs between channels
+        yield _phase(rates, "tree", 0, hops, hops * size_bytes / shape.local)
     for index, level in shape.net_levels():
         depth = max(1, int(log2(level.groups)))
         share = rounds / 2 if level.groups == 2 and double else rounds

@@ -2,7 +2,7 @@
 """The transfers of the algorithms.
 
 Parts of the vector: of an all-to-all n x n, the part from rank s to rank d is s * n + d; of a send
-to the neighbour rank r's; of trees as many chunks as follow each other; else one a rank.
+to the neighbour rank r's; of trees as many chunks as follow each other; else as many a rank as there are rings.
 """
 
 from __future__ import annotations
@@ -40,18 +40,23 @@ def _ring_all_gather(plan: Schedule, ring: Sequence[int], parts: Sequence[Sequen
 
 
 def ring(shape: Shape, operation: str) -> Schedule:
-    """Passes parts to the next rank; a broadcast and a reduction pass chunks along a chain."""
-    ranks = list(range(shape.ranks))
+    """Passes parts to the next rank; a broadcast and a reduction pass chunks along a chain.
+
+    As many rings as a node has ranks leave it at different ranks, and use all of its adapters.
+    """
     if operation in ("broadcast", "reduce"):
         return _chain(shape, operation)
     if operation == "all-to-all":
         return _ring_all_to_all(shape)
-    plan = Schedule(shape.ranks)
-    parts = [(rank,) for rank in ranks]
-    if operation in _REDUCES:
-        _ring_reduce_scatter(plan, ranks, parts)
-    if operation in _GATHERS:
-        _ring_all_gather(plan, ranks, parts)
+    local, channels = shape.local, shape.local if shape.nodes > 1 else 1
+    plan = Schedule(shape.ranks * channels)
+    for channel in range(channels):
+        order = [rank // local * local + (rank + channel) % local for rank in range(shape.ranks)]
+        parts = [(rank * channels + channel,) for rank in order]
+        if operation in _REDUCES:
+            _ring_reduce_scatter(plan, order, parts)
+        if operation in _GATHERS:
+            _ring_all_gather(plan, order, parts)
     return plan
 
 
@@ -96,21 +101,22 @@ def _parents(count: int) -> list[int]:
     return parents
 
 
-def _tree_edges(shape: Shape, mirrored: bool) -> list[tuple[int, int]]:
-    """Returns (child, parent) from the leaves to rank 0: chains in the nodes, a tree over nodes.
+def _tree_edges(shape: Shape, mirrored: bool, head: int = 0) -> list[tuple[int, int]]:
+    """Returns (child, parent) from the leaves to the root: chains in the nodes, a tree over nodes.
 
-    *mirrored*: the leaves of the other tree are its inner nodes, but the root is the same.
+    The chains end at place *head* of each node.  *mirrored*: the leaves of the other tree are its
+    inner nodes, but the root is the same.
     """
     local, nodes = shape.local, shape.nodes
     parents = _parents(nodes)
     order = [0, *range(2, nodes), 1][:nodes] if mirrored else list(range(nodes))
     edges = [
-        (node * local + place, node * local + place - 1)
+        (node * local + (place + head) % local, node * local + (place + head - 1) % local)
         for node in range(nodes)
         for place in range(local - 1, 0, -1)
     ]
     edges += [
-        (order[place] * local, order[parents[place]] * local)
+        (order[place] * local + head, order[parents[place]] * local + head)
         for place in sorted(range(1, nodes), key=lambda each: -_depth(parents, each))
     ]
     return edges
@@ -118,10 +124,13 @@ def _tree_edges(shape: Shape, mirrored: bool) -> list[tuple[int, int]]:
 
 def _tree(shape: Shape, operation: str, double: bool) -> Schedule:
     trees = 2 if double else 1
-    plan = Schedule(CHUNKS * trees)
-    for chunk in range(CHUNKS):
+    # A root is asked for, or the chains end at another rank for each chunk.
+    heads = 1 if operation in ("broadcast", "reduce") else shape.local
+    chunks = -(-CHUNKS // heads) * heads
+    plan = Schedule(chunks * trees)
+    for chunk in range(chunks):
         for which in range(trees):
-            edges = _tree_edges(shape, bool(which))
+            edges = _tree_edges(shape, bool(which), chunk % heads)
             part = (chunk * trees + which,)
             if operation != "broadcast":
                 for child, parent in edges:

@@ -82,7 +82,7 @@ def _start(operation: str, count: int, parts: int, rng: random.Random) -> np.nda
     """Returns what the ranks have before: integers, so that sums are exact in any order."""
     values = np.array([[rng.randrange(1, 1000) for _ in range(parts)] for _ in range(count)])
     if operation in ("all-gather", "send-recv"):
-        return values * np.eye(count, parts, dtype=int)
+        return values * np.repeat(np.eye(count, dtype=int), parts // count, axis=1)
     if operation == "all-to-all":
         own = np.zeros((count, parts), dtype=int)
         for rank in range(count):
@@ -98,7 +98,9 @@ def _check(operation: str, before: np.ndarray, after: np.ndarray) -> None:
         if operation in ("all-reduce", "barrier", "all-gather"):
             assert (after[rank] == total).all(), f"rank {rank}"
         elif operation == "reduce-scatter":
-            assert after[rank, rank] == total[rank], f"rank {rank}"
+            each = len(total) // count
+            own = slice(rank * each, (rank + 1) * each)
+            assert (after[rank, own] == total[own]).all(), f"rank {rank}"
         elif operation == "broadcast":
             assert (after[rank] == before[0]).all(), f"rank {rank}"
         elif operation == "send-recv":
