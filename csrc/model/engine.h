@@ -100,7 +100,7 @@ struct flow {
 	struct queue again; /* NACKs that wait to be answered by the packet */
 	uint32_t next;      /* in a ring */
 	uint32_t port;      /* its ring */
-	uint16_t last_bytes;  /* of the last packet, on the wire */
+	uint16_t full_bytes, last_bytes; /* of a packet, and of the last one, on the wire */
 	uint8_t protocol, flags;
 	uint8_t ports; /* links from the sender on shortest paths; at most 255 are counted */
 	uint16_t entropy, stride;
@@ -292,6 +292,7 @@ void port_kick(struct nupa_model_packets *sim, uint32_t index);
 void port_release(struct nupa_model_packets *sim, uint32_t index, uint32_t bytes, uint64_t in_ps);
 void switch_forward(struct nupa_model_packets *sim, uint32_t id);
 void switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id);
+uint32_t route_free(const struct nupa_model_packets *sim, uint32_t node, uint32_t to);
 uint32_t route_pick(struct nupa_model_packets *sim, uint32_t node, struct packet *packet);
 
 #endif

@@ -86,6 +86,7 @@ struct nupa_model_operation {
 	uint64_t start_ps;  /* not before this */
 	uint64_t before_ps; /* from its start until its first packet may leave */
 	uint64_t after_ps;  /* from its last packet's arrival until it has completed */
+	uint32_t payload_bytes, header_bytes; /* of its packets; payload 0: the protocol's */
 	uint32_t read;      /* 1: a request travels to the peer, and the bytes travel back */
 	uint32_t entropy;   /* PER_FLOW: 0: by the seed; else operations with one value share paths */
 };

@@ -114,13 +114,9 @@ static uint32_t next_packet(struct nupa_model_packets *sim, uint32_t index, stru
 	}
 	if (port->ring.head == NUPA_MODEL_NONE)
 		return NUPA_MODEL_NONE;
-	if (port->flow_control == NUPA_MODEL_CREDITS) {
-		const struct nupa_model_protocol *protocol = &sim->protocols[port->protocol];
-
-		if (port->credit_bytes < credits_of(sim, port, protocol->payload_bytes +
-								   protocol->header_bytes))
-			return NUPA_MODEL_NONE;
-	}
+	if (port->flow_control == NUPA_MODEL_CREDITS &&
+	    port->credit_bytes < credits_of(sim, port, sim->flows[port->ring.head].full_bytes))
+		return NUPA_MODEL_NONE;
 	return flow_packet(sim, index);
 }
 

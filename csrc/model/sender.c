@@ -82,7 +82,7 @@ static uint16_t first_digits(struct nupa_model_packets *sim, struct flow *flow, 
 static void continue_flow(struct nupa_model_packets *sim, uint32_t op, uint32_t bytes)
 {
 	struct flow *flow = &sim->flows[op];
-	const struct port *port = &sim->ports[flow->port];
+	struct port *port = &sim->ports[flow->port];
 
 	if (sim->protocols[flow->protocol].transport == NUPA_MODEL_DCQCN)
 		flow->pace_ps = sim->now_ps + dcqcn_interval_ps(sim, flow, bytes);
@@ -90,12 +90,12 @@ static void continue_flow(struct nupa_model_packets *sim, uint32_t op, uint32_t 
 		flow->flags &= (uint8_t)~FLOW_RINGED;
 	} else if (flow->pace_ps > sim->now_ps + serial_ps(port, bytes)) {
 		put(sim, timer_of_flow(sim, op), flow->pace_ps);
-	} else if (flow->ports > 1) {
-		struct packet probe = {.to = flow->receiver & (NODES_MAX - 1),
-				       .digits = first_digits(sim, flow, flow->entropy)};
+	} else if (flow->ports > 1 &&
+		   sim->protocols[flow->protocol].spread != NUPA_MODEL_PER_FLOW) {
 		const uint32_t last = flow->port;
 
-		flow->port = route_pick(sim, flow->sender, &probe);
+		port->free_ps = sim->now_ps + serial_ps(port, bytes); /* the packet goes now */
+		flow->port = route_free(sim, flow->sender, flow->receiver);
 		ring_append(sim, &sim->ports[flow->port].ring, op);
 		if (flow->port != last)
 			port_kick(sim, flow->port);
@@ -132,10 +132,8 @@ uint32_t flow_packet(struct nupa_model_packets *sim, uint32_t port_index)
 	packet->flags = 0;
 	packet->to = flow->receiver & (NODES_MAX - 1);
 	packet->link = NO_LINK;
-	packet->bytes = seq + 1 == flow->total
-				? flow->last_bytes
-				: (uint16_t)(protocol->payload_bytes + protocol->header_bytes);
-	if (flow->ports == 1 && protocol->spread == NUPA_MODEL_PER_PACKET)
+	packet->bytes = seq + 1 == flow->total ? flow->last_bytes : flow->full_bytes;
+	if (protocol->spread == NUPA_MODEL_PER_PACKET)
 		next_entropy(flow, protocol->paths);
 	packet->entropy = (uint32_t)flow->entropy & 1023;
 	packet->digits = first_digits(sim, flow, flow->entropy);
@@ -143,14 +141,8 @@ uint32_t flow_packet(struct nupa_model_packets *sim, uint32_t port_index)
 	flow->in_flight++;
 	if (flow->window != UINT32_MAX)
 		flow->window--;
-	if (flow->ports > 1) { /* these digits led to this port; the next ones to the next */
-		struct packet probe = *packet;
-
-		route_pick(sim, flow->sender, &probe);
-		packet->digits = probe.digits;
-		if (protocol->spread == NUPA_MODEL_PER_PACKET)
-			next_entropy(flow, protocol->paths);
-	}
+	if (flow->ports > 1) /* the endpoint's choice takes its digit */
+		digit_take(&packet->digits, flow->ports);
 	continue_flow(sim, op, packet->bytes);
 	return id;
 }
@@ -209,7 +201,7 @@ static void acknowledged(struct nupa_model_packets *sim, uint32_t op, const stru
 	}
 	if (flow->window != UINT32_MAX)
 		flow->window += packet->seq >> 16;
-	if (flow->acked == flow->total)
+	if (flow->acked == flow->total && !(flow->flags & FLOW_ACKED))
 		operation_acked(sim, op);
 }
 

@@ -34,6 +34,25 @@ static uint32_t direct(const struct nupa_model_packets *sim, uint32_t node, stru
 	__builtin_unreachable();
 }
 
+/* Of the links from an endpoint on shortest paths, the one that is free first. */
+uint32_t route_free(const struct nupa_model_packets *sim, uint32_t node, uint32_t to)
+{
+	const struct routes *routes = &sim->routes;
+	const uint32_t entry = routes->row[(uint64_t)node * routes->classes + routes->class_of[to]];
+	const bool last = entry == ROUTE_DIRECT;
+	const uint32_t *links = last ? routes->down + routes->down_start[to]
+				     : routes->sets + entry + 1;
+	const uint32_t count = last ? routes->down_start[to + 1] - routes->down_start[to]
+				    : routes->sets[entry];
+	uint32_t found = NO_LINK;
+
+	for (uint32_t at = 0; at < count; at++)
+		if (sim->ports[links[at]].source == node &&
+		    (found == NO_LINK || sim->ports[links[at]].free_ps < sim->ports[found].free_ps))
+			found = links[at];
+	return found;
+}
+
 /* Step 3.  Each pair of an operation has a route: work_copy() checked it. */
 uint32_t route_pick(struct nupa_model_packets *sim, uint32_t node, struct packet *packet)
 {

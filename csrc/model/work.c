@@ -74,7 +74,8 @@ static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *see
 	struct flow *flow = &sim->flows[at];
 	const struct nupa_model_protocol *protocol;
 	struct packet probe = {0};
-	uint64_t packets;
+	uint64_t packets, full;
+	uint32_t payload, header;
 
 	flow->sender = operation->read ? peer : rank;
 	flow->receiver = operation->read ? rank : peer;
@@ -89,13 +90,20 @@ static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *see
 	flow->ports = (uint8_t)links_from(sim, flow->sender, flow->receiver);
 	flow->protocol = sim->ports[flow->port].protocol;
 	protocol = &sim->protocols[flow->protocol];
-	packets = operation->bytes ? (operation->bytes - 1) / protocol->payload_bytes + 1 : 1;
+	payload = operation->payload_bytes ? operation->payload_bytes : protocol->payload_bytes;
+	header = operation->payload_bytes ? operation->header_bytes : protocol->header_bytes;
+	full = (uint64_t)payload + header;
+	if (full > (uint64_t)protocol->payload_bytes + protocol->header_bytes)
+		return refused(error, "operation %u: packets of %llu bytes: its protocol has %u + %u "
+				      "at most", at, (unsigned long long)full,
+			       protocol->payload_bytes, protocol->header_bytes);
+	packets = operation->bytes ? (operation->bytes - 1) / payload + 1 : 1;
 	if (packets > PACKETS_MOST)
 		return refused(error, "operation %u: %llu bytes are more than 2^32 - 2 packets", at,
 			       (unsigned long long)operation->bytes);
 	flow->total = (uint32_t)packets;
-	flow->last_bytes = (uint16_t)(operation->bytes - (packets - 1) * protocol->payload_bytes +
-				      protocol->header_bytes);
+	flow->full_bytes = (uint16_t)full;
+	flow->last_bytes = (uint16_t)(operation->bytes - (packets - 1) * payload + header);
 	flow->stride = (uint16_t)(random >> 16 | 1);
 	flow->entropy = (uint16_t)(random >> 32) & (uint16_t)(protocol->paths - 1);
 	flow->window = UINT32_MAX;

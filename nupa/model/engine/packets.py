@@ -16,7 +16,7 @@ from nupa.model.network.graph import Graph
 
 PACKETS_MAX = 1 << 22  #: packets in flight, if nothing else is asked: 128 MiB when all are used
 SLICE_EVENTS = 1 << 20  #: between two looks at progress: about a tenth of a second
-_OPERATION = struct.Struct("=IIQQQQII")
+_OPERATION = struct.Struct("=IIQQQQIIII")
 _PS = 1e3  # picoseconds in a nanosecond
 
 
@@ -27,7 +27,7 @@ class Transfer(NamedTuple):
     all of *after* have completed, and not before *start_ns*.  *before_ns* pass from then until its
     first packet may leave, *after_ns* from its last packet until it has completed.  A computation
     has peer == rank and takes *before_ns*.  Operations with one *entropy* other than 0 share a path
-    where a hash chooses it.
+    where a hash chooses it.  Its packets have *payload_bytes* and *header_bytes*; 0: the protocol's.
     """
 
     rank: int
@@ -39,6 +39,8 @@ class Transfer(NamedTuple):
     after_ns: float = 0.0
     read: bool = False
     entropy: int = 0
+    payload_bytes: int = 0
+    header_bytes: int = 0
 
 
 class Times(NamedTuple):
@@ -230,7 +232,8 @@ def _work(
         try:
             _OPERATION.pack_into(
                 packed, at * _OPERATION.size,
-                one.rank, one.peer, one.bytes, *times, one.read, one.entropy,
+                one.rank, one.peer, one.bytes, *times,
+                one.payload_bytes, one.header_bytes, one.read, one.entropy,
             )  # fmt: skip
             after.extend(one.after)
         except (struct.error, OverflowError) as error:

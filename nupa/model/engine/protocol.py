@@ -132,6 +132,7 @@ def protocol_of(profile: Profile | None) -> Protocol:
             members[member] = value if exact else round(value)
     if "mtu" in profile.figures:
         members["payload_bytes"] = round(profile["mtu"])
+    members.setdefault("control_bytes", max(1, members.get("header_bytes", 64)))
     found = Protocol(**members)
     if "window" in profile.figures:
         packet = found.payload_bytes + found.header_bytes

@@ -40,10 +40,14 @@ def result(row: Row, seed: int) -> Run:
 
 ROWS = [
     Row("one connection", 177.368, topo.fat_tree(8), [Transfer(0, 100, MB2)]),
-    Row("both directions", 178.18, topo.fat_tree(8), [Transfer(0, 100, MB2), Transfer(100, 0, MB2)]),
+    Row(
+        "both directions", 178.18, topo.fat_tree(8), [Transfer(0, 100, MB2), Transfer(100, 0, MB2)]
+    ),
     Row("16-node incast", 2464.44, topo.fat_tree(4), topo.incast(15, 16, MB2)),
     Row("128-node incast", 20891.4, topo.fat_tree(8), topo.incast(127, 128, MB2)),
-    Row("1024-node incast", 8902.25, topo.fat_tree(16), topo.incast(1023, 1024, 100_000), window=50),
+    Row(
+        "1024-node incast", 8902.25, topo.fat_tree(16), topo.incast(1023, 1024, 100_000), window=50
+    ),
     Row(
         "3:1 incast beside a flow",
         217.08,
@@ -57,13 +61,49 @@ ROWS = [
     ),
     Row("outcast and incast", 1637.76, topo.fat_tree(8), topo.outcast_incast(MB2)),
     Row("permutation of 16", 195.673, topo.fat_tree(4), topo.permutation(16, MB2, 1)),
-    Row("permutation of 16, slow link", 229.764, topo.fat_tree(4, failed=True), topo.permutation(16, MB2, 1)),
-    Row("permutation of 16, one path", 515.24, topo.fat_tree(4), topo.permutation(16, MB2, 1), paths=1),
+    Row(
+        "permutation of 16, slow link",
+        229.764,
+        topo.fat_tree(4, failed=True),
+        topo.permutation(16, MB2, 1),
+    ),
+    Row(
+        "permutation of 16, one path",
+        515.24,
+        topo.fat_tree(4),
+        topo.permutation(16, MB2, 1),
+        paths=1,
+    ),
     Row("permutation of 1024", 203.384, topo.fat_tree(16), topo.permutation(1024, MB2, 1)),
-    Row("permutation of 1024, slow link", 200.864, topo.fat_tree(16, failed=True), topo.permutation(1024, MB2, 1)),
-    Row("permutation of 1024, one path", 1063.0, topo.fat_tree(16), topo.permutation(1024, MB2, 1), paths=1),
-    Row("4:1 oversubscribed", 749.717, topo.leaf_spine(1024, 32, 8), topo.permutation(1024, MB2, 1), links=4, adapt_ns=18_000),
-    Row("8:1 oversubscribed", 1459.06, topo.leaf_spine(1024, 32, 4), topo.permutation(1024, MB2, 1), links=4, adapt_ns=18_000),
+    Row(
+        "permutation of 1024, slow link",
+        200.864,
+        topo.fat_tree(16, failed=True),
+        topo.permutation(1024, MB2, 1),
+    ),
+    Row(
+        "permutation of 1024, one path",
+        1063.0,
+        topo.fat_tree(16),
+        topo.permutation(1024, MB2, 1),
+        paths=1,
+    ),
+    Row(
+        "4:1 oversubscribed",
+        749.717,
+        topo.leaf_spine(1024, 32, 8),
+        topo.permutation(1024, MB2, 1),
+        links=4,
+        adapt_ns=18_000,
+    ),
+    Row(
+        "8:1 oversubscribed",
+        1459.06,
+        topo.leaf_spine(1024, 32, 4),
+        topo.permutation(1024, MB2, 1),
+        links=4,
+        adapt_ns=18_000,
+    ),
 ]
 
 

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From a work's operations to the packet engine's, and from its run to the stages of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
+
+from nupa.model.answer.answer import Stage
+from nupa.model.engine.message import MEMORY, message
+from nupa.model.engine.packets import Run, Transfer
+from nupa.model.engine.protocol import Protocol, protocol_of
+from nupa.model.errors import ModelError
+from nupa.model.network.network import Network
+from nupa.model.network.path import Path
+from nupa.model.work.phase import Operation
+
+#: Stages that the engine runs itself, and those of an operation's end; all others are before.
+_WIRE = frozenset({"serialisation", "switches", "media"})
+_END = frozenset({"receive", "write to memory", "completion", "arrival", "jitter"})
+
+
+def transfers(network: Network, operations: Iterable[Operation]) -> Iterator[Transfer]:
+    """Yields each operation with the times of its endpoints, which the closed form has as well.
+
+    ModelError: an operation of a switch, which this engine has not.
+    """
+    known: dict[tuple[int, str, int], Transfer] = {}
+    for index, one in enumerate(operations):
+        if one.peer < 0:
+            raise ModelError(
+                f"operation {index}: {one.operation}: the packet engine has no switches that "
+                "compute: take another engine, or an algorithm of hosts"
+            )
+        if one.rank == one.peer:
+            yield Transfer(one.rank, one.peer, 0, one.after, before_ns=one.compute_ns)
+            continue
+        level = network.level_between(one.rank, one.peer)
+        key = (level, one.operation, one.bytes)
+        if key not in known:
+            known[key] = _transfer(network.levels[level].path(), one)
+        made = known[key]
+        yield made._replace(
+            rank=one.rank,
+            peer=one.peer,
+            after=one.after,
+            before_ns=made.before_ns + one.compute_ns,
+        )
+
+
+def _transfer(path: Path, one: Operation) -> Transfer:
+    stages = message(path, one.operation, one.bytes)
+    payload, header = _packet(path, one)
+    return Transfer(
+        one.rank,
+        one.peer,
+        one.bytes,
+        before_ns=sum(stage.ns for stage in stages if stage.name not in _WIRE | _END),
+        after_ns=sum(stage.ns for stage in stages if stage.name in _END),
+        read=one.operation in ("read", "load", "atomic"),
+        payload_bytes=payload,
+        header_bytes=header,
+    )
+
+
+def _packet(path: Path, one: Operation) -> tuple[int, int]:
+    """Returns payload and header of a packet, where lines of memory travel; else 0: the protocol's.
+
+    A packet stands for as many lines as fit one of the fabric's full packets.
+    """
+    profile = path.profile
+    if one.operation not in MEMORY or "line" not in profile.figures:
+        return 0, 0
+    protocol: Protocol = protocol_of(profile)
+    line, header = round(profile["line"]), round(profile.get("line_header"))
+    lines = (protocol.payload_bytes + protocol.header_bytes) // (line + header)
+    lines = max(1, min(lines, ceil(one.bytes / line)))
+    return lines * line, lines * header
+
+
+def critical_stages(
+    network: Network, operations: Sequence[Operation], run: Run
+) -> tuple[Stage, ...]:
+    """Returns what the run's time consists of: the stages of the operations that waited for each
+    other until the last completion, and the queues that they met beyond their closed form."""
+    times = run.times_ps
+    at = max(range(len(operations)), key=lambda index: times[3 * index + 1])
+    total: dict[str, float] = {}
+    while True:
+        one = operations[at]
+        taken = (times[3 * at + 1] - times[3 * at]) / 1e3
+        level = network.level_between(one.rank, one.peer) if one.rank != one.peer else None
+        closed = [Stage("computation", taken)]
+        if level is not None:
+            closed = list(message(network.levels[level].path(), one.operation, one.bytes))
+            if one.compute_ns:
+                closed.append(Stage("computation", one.compute_ns))
+        closed.append(Stage("queues", taken - sum(stage.ns for stage in closed)))
+        for stage in closed:
+            total[stage.name] = total.get(stage.name, 0.0) + stage.ns
+        if not one.after:
+            break
+        start = times[3 * at]
+        at = max(one.after, key=lambda index: _seen(operations, run, index, one.rank))
+        # An acknowledgement, from the arrival of the bytes to their sender.
+        total["queues"] += (start - times[3 * at + 1]) / 1e3
+    return tuple(Stage(name, ns) for name, ns in total.items() if abs(ns) >= 1e-6)
+
+
+def _seen(operations: Sequence[Operation], run: Run, index: int, rank: int) -> int:
+    """Returns when *rank* knew that an operation had completed."""
+    one = operations[index]
+    receiver = one.rank if one.operation in ("read", "load", "atomic") else one.peer
+    return run.times_ps[3 * index + (1 if receiver == rank else 2)]
