@@ -27,6 +27,7 @@ enum packet_type {
 	PACKET_NOTIFY,  /* congestion */
 	PACKET_CREDIT,  /* not on a link: `seq` bytes of credit for `link` */
 	PACKET_PAUSE,   /* not on a link: `seq` is 1 to pause, 0 to resume */
+	PACKET_INPUT,   /* not on a link: the input behind `link` is free for its next packet */
 };
 
 enum {
@@ -290,6 +291,7 @@ void pull_timer(struct nupa_model_packets *sim, uint32_t end);
 /* port.c, switch.c */
 void port_kick(struct nupa_model_packets *sim, uint32_t index);
 void port_release(struct nupa_model_packets *sim, uint32_t index, uint32_t bytes, uint64_t in_ps);
+void input_next(struct nupa_model_packets *sim, struct port *port);
 void switch_forward(struct nupa_model_packets *sim, uint32_t id);
 void switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id);
 uint32_t route_free(const struct nupa_model_packets *sim, uint32_t node, uint32_t to);

@@ -11,9 +11,9 @@ static int32_t credits_of(const struct nupa_model_packets *sim, const struct por
 	return (int32_t)((bytes + unit - 1) / unit * unit);
 }
 
-/* A word to the source of a link, which is there after the link's latency. */
-static void tell_source(struct nupa_model_packets *sim, uint32_t index, enum packet_type type,
-			uint32_t seq, uint64_t in_ps)
+/* A word about a link, not on a link. */
+static void tell(struct nupa_model_packets *sim, uint32_t index, enum packet_type type, uint32_t seq,
+		 uint64_t in_ps)
 {
 	const uint32_t id = packet_new(sim);
 	struct packet *packet = &sim->packets[id];
@@ -23,11 +23,11 @@ static void tell_source(struct nupa_model_packets *sim, uint32_t index, enum pac
 	packet->type = type;
 	packet->link = index;
 	packet->seq = seq;
-	put(sim, id, sim->now_ps + in_ps + sim->ports[index].latency_ps);
+	put(sim, id, sim->now_ps + in_ps);
 }
 
-/* A queue behind an input: the packet behind the first may ask for its next link. */
-static void input_next(struct nupa_model_packets *sim, struct port *port)
+/* One queue an input: the first packet has left it, and the next may ask for its next link. */
+void input_next(struct nupa_model_packets *sim, struct port *port)
 {
 	uint32_t id;
 
@@ -45,16 +45,16 @@ void port_release(struct nupa_model_packets *sim, uint32_t index, uint32_t bytes
 	struct port *port = &sim->ports[index];
 
 	if (port->flow_control == NUPA_MODEL_CREDITS) {
-		tell_source(sim, index, PACKET_CREDIT, (uint32_t)credits_of(sim, port, bytes),
-			    in_ps);
+		tell(sim, index, PACKET_CREDIT, (uint32_t)credits_of(sim, port, bytes),
+		     in_ps + port->latency_ps);
 		if (port->input_queue && port->to_switch)
-			input_next(sim, port);
+			tell(sim, index, PACKET_INPUT, 0, in_ps);
 		return;
 	}
 	port->input_bytes -= bytes;
 	if (port->pausing && port->input_bytes < sim->protocols[port->protocol].xon_bytes) {
 		port->pausing = false;
-		tell_source(sim, index, PACKET_PAUSE, 0, 0);
+		tell(sim, index, PACKET_PAUSE, 0, port->latency_ps);
 	}
 }
 

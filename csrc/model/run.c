@@ -120,6 +120,10 @@ static void packet_arrives(struct nupa_model_packets *sim, uint32_t id)
 		port_kick(sim, packet->link);
 		packet_free(sim, id);
 		return;
+	case PACKET_INPUT:
+		packet_free(sim, id);
+		input_next(sim, port);
+		return;
 	default:
 		break;
 	}

@@ -27,7 +27,7 @@ class Transfer(NamedTuple):
     all of *after* have completed, and not before *start_ns*.  *before_ns* pass from then until its
     first packet may leave, *after_ns* from its last packet until it has completed.  A computation
     has peer == rank and takes *before_ns*.  Operations with one *entropy* other than 0 share a path
-    where a hash chooses it.  Its packets have *payload_bytes* and *header_bytes*; 0: the protocol's.
+    where a hash chooses it.  Packets have *payload_bytes* and *header_bytes*; 0: the protocol's.
     """
 
     rank: int

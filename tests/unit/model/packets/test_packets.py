@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -112,7 +113,7 @@ def pair(profile: str, switches: int, length_m: float) -> tuple[Network, Graph]:
     graph = Graph("pair", 2, switches)
     last, inner = graph.add_kind(kind), graph.add_kind(through)
     nodes = [0, *range(2, 2 + switches), 1]
-    for a, b in zip(nodes, nodes[1:], strict=False):
+    for a, b in pairwise(nodes):
         graph.add_link(a, b, last if b == 1 else inner)
         graph.add_link(b, a, last if a == 0 else inner)
     return Network("pair", (level,)), graph
@@ -177,7 +178,7 @@ def test_an_operation_waits_for_all_before_it_and_for_its_computation() -> None:
 
 
 def test_progress_is_reported_and_an_exception_ends_the_run() -> None:
-    class StopHere(Exception):
+    class StopError(Exception):
         pass
 
     seen: list[Progress] = []
@@ -185,10 +186,10 @@ def test_progress_is_reported_and_an_exception_ends_the_run() -> None:
     def stop(progress: Progress) -> None:
         seen.append(progress)
         if len(seen) == 2:
-            raise StopHere
+            raise StopError
 
     work = [Transfer(at, (at + 5) % 16, 60_000_000) for at in range(16)]
-    with pytest.raises(StopHere):
+    with pytest.raises(StopError):
         run(fat_tree(4), work, protocols=CREDITS, progress=stop)
     assert seen[0].events < seen[1].events
     assert seen[1].operations == 16

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 from nupa.model.engine.packets import Transfer
@@ -26,7 +27,7 @@ def line(switches: int, kind: LinkKind) -> Graph:
     graph = Graph("line", 2, switches)
     index = graph.add_kind(kind)
     nodes = [0, *range(2, 2 + switches), 1]
-    for a, b in zip(nodes, nodes[1:], strict=False):
+    for a, b in pairwise(nodes):
         graph.add_cable(a, b, index)
     return graph
 
