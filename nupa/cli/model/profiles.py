@@ -31,6 +31,9 @@ examples:
 """
 
 
+_UNMEASURED = "no curve was measured: predictions have a warning"
+
+
 def add_parser(verbs: Subparsers) -> None:
     what = "print the figures of fabrics and media, with source, confidence and range"
     parser = add_command(verbs, "profiles", what, _EPILOG, run)
@@ -107,9 +110,11 @@ def _text(profile: Profile) -> str:
     from nupa.cli.common.text import table
 
     parts = [f"{profile.name}: {profile.title}"]
-    envelope = _envelope(profile)
-    if envelope:
-        parts.append(f"from {envelope}; predictions beyond have a warning")
+    if profile.kind == "fabric":
+        envelope = _envelope(profile)
+        parts.append(
+            f"from {envelope}; predictions beyond have a warning" if envelope else _UNMEASURED
+        )
     parts += profile.notes
     rows = [
         (

@@ -28,7 +28,8 @@ _FOLDER = resources.files("nupa.model") / "profiles"
 class Envelope:
     """What the figures come from: outside it, an answer has a warning.
 
-    *bytes* and *ranks* are the smallest and the largest; *operations* empty: all.
+    *bytes* and *ranks* are the smallest and the largest; *operations* empty: all.  An envelope
+    without any of them: no curve was measured.
     """
 
     bytes: tuple[int, int] | None = None
@@ -37,8 +38,10 @@ class Envelope:
 
     def outside(self, operation: str, size_bytes: int, ranks: int) -> Iterable[str]:
         """Yields a sentence for each way in which that lies outside."""
+        if self == Envelope():
+            yield "no curve was measured: figures are published, claimed, or of related hardware"
         if self.operations and operation not in self.operations:
-            yield f"{operation} was not measured: {', '.join(self.operations)} were"
+            yield f"{operation} was not measured: only {', '.join(self.operations)}"
         for found, limits, unit in ((size_bytes, self.bytes, "B"), (ranks, self.ranks, "ranks")):
             if limits and not limits[0] <= found <= limits[1]:
                 yield f"{found} {unit} is outside {limits[0]} to {limits[1]} {unit}"
@@ -160,7 +163,7 @@ def parse(data: bytes, source: str, through: tuple[str, ...] = ()) -> Profile:
         title=table["title"],
         kind=table["kind"],
         figures=figures,
-        envelope=Envelope(**envelope) if envelope or not base else base.envelope,
+        envelope=base.envelope if base and "envelope" not in table else Envelope(**envelope),
         notes=tuple(table.get("notes", ())),
         packets=dict(base.packets if base else {}) | table.get("packets", {}),
         tables=dict(base.tables if base else {})

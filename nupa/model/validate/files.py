@@ -33,7 +33,6 @@ FILES: tuple[File, ...] = (
         points.copies,
         (everything(0.05),),
         fitted=True,
-        left_out="MI300X: an all-reduce",
     ),
     *collectives.FILES,
 )

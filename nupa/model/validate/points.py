@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from nupa.model.errors import ModelError
+from nupa.model.network.network import Level, Network
 from nupa.model.profile.figure import Case as Figures
+from nupa.model.profile.profile import load
 from nupa.model.validate.case import Case, Line, pair
+from nupa.model.work.collective import Collective
 from nupa.model.work.perftest import Perftest
 
 _GIB = 1 << 30
@@ -50,13 +55,33 @@ _LINKS: Mapping[str, tuple[str, int]] = {
 }
 
 
+_XGMI_PEERS = 7
+_ALL_REDUCE = re.compile(r"all_reduce busbw (\d+) GPUs 4 GiB")
+
+
+def _all_reduce(line: Line) -> Case:
+    """Reads the bus bandwidth of GPUs that are all linked: of 2 GPUs one link is in use."""
+    found = _ALL_REDUCE.fullmatch(line["test"])
+    if not found:
+        raise ModelError(f"p2p-gpu-bandwidth: {line['test']!r} is no known test")
+    gpus = int(found[1])
+    profile = load("xgmi-mi300x")
+    level = Level("mesh", gpus, profile, 0, nics=(gpus - 1) / _XGMI_PEERS, mesh=True)
+    work = Collective("all-reduce", 4 * _GIB)
+    time_ns = work.bytes * 2 * (gpus - 1) / gpus / float(line["measured_GBps"])
+    network = Network("xgmi-mi300x", (level,))
+    return Case(f"{line['gpu']} x {gpus}: {work.name}", work, network, time_ns)
+
+
 def copies(lines: Sequence[Line]) -> Iterator[Case]:
-    """Reads rates of copies between two GPUs, or a GPU and its host, as copies of 1 GiB.
+    """Reads rates of copies between two GPUs, or a GPU and its host, as copies of 1 GiB;
+    all-reduces of MI300X.
 
     Links carry both directions at once, so a rate of both is twice that of one.
     """
     for line in lines:
-        if line["link"] not in _LINKS:
+        if line["link"] == "xGMI":
+            yield _all_reduce(line)
             continue
         profile, switches = _LINKS[line["link"]]
         work = Perftest("write", _GIB)

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Level, Network
 from nupa.model.profile.figure import UNITS
 from nupa.model.profile.kinds import KINDS
 from nupa.model.profile.profile import FILE_BYTES_MAX, is_base, load, names, parse
 from nupa.model.validate import data
+from nupa.model.validate.case import pair
+from nupa.model.work.perftest import Perftest
 
 FOLDER = Path(__file__).parents[3] / "nupa" / "model" / "profiles"
 FILES = sorted(FOLDER.rglob("*.toml"))
@@ -202,3 +205,17 @@ def test_both_readings_of_448_are_there_and_the_default_says_which() -> None:
     assert a["rate"] == 2 * b["rate"]
     assert "reading b" in b.title.lower()
     assert Network("x", (Level("pair", 2, b),)).endpoints == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "warning"),
+    [
+        ("ib-hdr", 8, ""),
+        ("ib-hdr", 1, "1 B is outside 2 to 8388608 B"),
+        ("ib-edr", 8, "write was not measured: only send"),
+        ("roce-200", 8, "no curve was measured"),
+    ],
+)
+def test_an_answer_outside_the_envelope_has_a_warning(name: str, size: int, warning: str) -> None:
+    found = predict(Perftest("write", size), pair(name)).warnings
+    assert [warning in each for each in found] == ([True] if warning else [])
