@@ -72,7 +72,8 @@ class Network:
         if not self.levels or any(level.groups < 1 for level in self.levels):
             raise ModelError(f"{self.name}: a network has levels, and each has groups")
         for index, level in enumerate(self.levels):
-            if min(level.taper, level.planes, level.nics) <= 0 or level.switches < 0:
+            whole = isinstance(level.planes, int)
+            if min(level.taper, level.planes, level.nics) <= 0 or level.switches < 0 or not whole:
                 raise ModelError(
                     f"{self.name}: {level.name}: taper {level.taper:g}, {level.planes} planes and "
                     f"{level.nics:g} adapters: give numbers above 0"
@@ -145,5 +146,8 @@ class Network:
     def at(self, case: Case) -> Network:
         return replace(
             self,
-            levels=tuple(replace(lv, profile=lv.profile.at(case)) for lv in self.levels),
+            levels=tuple(
+                replace(lv, profile=lv.profile.at(case), link=lv.link.at(case))
+                for lv in self.levels
+            ),
         )

@@ -34,6 +34,9 @@ class Link:
     def energy_pj_per_bit(self) -> float:
         return self.medium.get("energy") if self.medium else 0.0
 
+    def at(self, case: Case) -> Link:
+        return replace(self, medium=self.medium.at(case)) if self.medium else self
+
 
 #: The links of a profile whose latency and energy hold the medium's.
 PLAIN = Link()
@@ -56,10 +59,7 @@ class Path:
             raise ModelError(f"{self.switches} switches need {self.switches + 1} links")
 
     def at(self, case: Case) -> Path:
-        links = tuple(
-            replace(link, medium=link.medium.at(case)) if link.medium else link
-            for link in self.links
-        )
+        links = tuple(link.at(case) for link in self.links)
         return replace(self, profile=self.profile.at(case), links=links)
 
 

@@ -81,6 +81,8 @@ KINDS: Mapping[str, Kind] = {
     "recover": Kind("ns", -1, "DCQCN: the rate rises after each such time"),
     "increase": Kind("B/s", +1, "DCQCN: additive increase"),
     "rate_least": Kind("B/s", +1, "DCQCN: the rate falls no lower"),
+    "switch_energy": Kind("pJ/b", -1, "a bit that passes a switch, without its media"),
+    "adapter_energy": Kind("pJ/b", -1, "a bit that leaves or enters an endpoint"),
     # --- media -----------------------------------------------------------------------------
     "propagation": Kind("ns/m", -1, "the signal, a metre"),
     "conversion": Kind("ns", -1, "both ends of the medium, for a signal that passes"),

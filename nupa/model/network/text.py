@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks as the command line names them: `--on ib-ndr,fat_tree(1024,roce-400,dac:2,lpo:50)`.
+
+A name is a profile (its endpoints on one switch, or on as many tiers as they need), a preset of the
+fabric, a generator with its arguments, or a file: TOML of this package or of the fabric, or a
+format of `readers`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nupa.model.errors import ModelError
+from nupa.model.network import fabric, generators, levels_file
+from nupa.model.network.network import Network
+from nupa.model.network.path import Link
+from nupa.model.network.readers import files
+from nupa.model.profile.profile import load, names
+from nupa.topology import file as topology_file
+from nupa.topology import toml_table
+from nupa.topology.topology import TopologyError
+
+GENERATORS: dict[str, Callable[..., Network]] = {
+    "nvl": generators.nvl,
+    "ualink_pod": generators.ualink_pod,
+    "fat_tree": generators.fat_tree,
+    "rail": generators.rail,
+    "dragonfly": generators.dragonfly,
+    "hpn_upn": generators.hpn_upn,
+}
+_CALL = re.compile(r"([A-Za-z]\w*)\((.*)\)\Z", re.DOTALL)
+_MEDIUM = re.compile(r"([a-z0-9-]+):([0-9.]+)m?\Z")
+_PAIR_RANKS = 2
+
+
+def split(text: str) -> list[str]:
+    """Returns the parts of a list: commas within brackets separate arguments.
+
+    >>> split("ib-ndr,nvl(72),fat_tree(64,roce-400)")
+    ['ib-ndr', 'nvl(72)', 'fat_tree(64,roce-400)']
+    """
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            break
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    if depth:
+        raise ModelError(f"{text!r}: the brackets do not match")
+    return [part.strip() for part in parts]
+
+
+def parse(text: str, ranks: int = 0) -> Network:
+    """Returns the network of that name.
+
+    *ranks*: the endpoints of a profile that is named alone; 0: two.  A generator or file has its
+    own number, of which `Network.first` takes a part.  ModelError: no such name, with the nearest;
+    arguments that do not fit it.
+    """
+    name = text.strip()
+    call = _CALL.match(name)
+    if call:
+        return _generate(call[1], call[2], name)
+    if "/" in name or Path(name).suffix in files.SUFFIXES or name.endswith(".toml"):
+        return _file(Path(name), ranks)
+    if name in names("fabric"):
+        return of_profile(name, ranks or _PAIR_RANKS)
+    if name in topology_file.presets():
+        return fabric.network(topology_file.load(name))
+    if name in GENERATORS:
+        return GENERATORS[name]()
+    known = [*names("fabric"), *topology_file.presets(), *GENERATORS]
+    near = difflib.get_close_matches(name, known, 1)
+    raise ModelError(
+        f"no network {name!r}"
+        + (f": is {near[0]!r} meant?" if near else "")
+        + f" Give a profile, a preset ({', '.join(topology_file.presets())}), a generator "
+        f"({', '.join(GENERATORS)}) or a file"
+    )
+
+
+def of_profile(name: str, ranks: int) -> Network:
+    """Returns so many endpoints of a profile: on one switch if it has the ports, else a tree."""
+    profile = load(name)
+    one_tier = "domain" in profile.figures and "radix" not in profile.figures
+    if one_tier or ranks <= profile.get("radix", generators.RADIX):
+        return generators.one_switch(ranks, profile)
+    return generators.fat_tree(ranks, profile)
+
+
+def _file(path: Path, ranks: int) -> Network:
+    if path.suffix == ".toml":
+        try:
+            data = toml_table.read(path)
+            table = toml_table.document(data, str(path))
+            if table.any("level", None) is None:
+                return fabric.network(topology_file.parse(data, str(path), path.stem))
+        except TopologyError as error:
+            raise ModelError(str(error)) from error
+        return levels_file.network(table, str(path), path.stem)
+    return files.read(path, ranks)
+
+
+def _generate(name: str, arguments: str, text: str) -> Network:
+    generator = GENERATORS.get(name)
+    if generator is None:
+        near = difflib.get_close_matches(name, GENERATORS, 1)
+        raise ModelError(
+            f"no generator {name!r}"
+            + (f": is {near[0]!r} meant?" if near else "")
+            + f" There are {', '.join(GENERATORS)}"
+        )
+    parameters = inspect.signature(generator).parameters.values()
+    positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    options = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    found: dict[str, Any] = {}
+    links: list[Link] = []
+    numbers = iter(each for each in positional if each not in _PROFILES)
+    profiles = iter(each for each in positional if each in _PROFILES)
+    for word in split(arguments) if arguments.strip() else []:
+        key, sign, value = word.partition("=")
+        medium = _MEDIUM.match(word)
+        if sign:
+            if key.strip() not in options or key.strip() == "links":
+                wanted = ", ".join(option for option in options if option != "links") or "none"
+                raise ModelError(f"{text}: no option {key.strip()!r}: {name} has {wanted}")
+            found[key.strip()] = _number(value, text)
+        elif medium:
+            links.append(Link(load(medium[1]), _number(medium[2], text)))
+        elif re.match(r"[0-9_]+\Z", word):
+            found[_next(numbers, word, text)] = int(word)
+        else:
+            found[_next(profiles, word, text)] = load(word)
+    try:
+        return generator(**found, **({"links": links} if links else {}))
+    except (TypeError, ZeroDivisionError) as error:
+        raise ModelError(f"{text}: {error}") from error
+
+
+_PROFILES = ("profile", "scale_up", "scale_out")
+
+
+def _next(parameters: Iterator[str], word: str, text: str) -> str:
+    try:
+        return next(parameters)
+    except StopIteration:
+        raise ModelError(f"{text}: {word!r} is one argument too many of its kind") from None
+
+
+def _number(value: str, text: str) -> Any:
+    try:
+        number = float(_fraction(value))
+    except (ValueError, ZeroDivisionError):
+        raise ModelError(f"{text}: {value!r} is not a number, as 2, 0.5 or 1/15 are") from None
+    return int(number) if number.is_integer() else number
+
+
+def _fraction(value: str) -> float:
+    """Returns the value of `0.5` or `1/2`."""
+    above, sign, below = value.replace("_", "").partition("/")
+    return float(above) / float(below) if sign else float(above)
