@@ -38,7 +38,7 @@ def transfers(network: Network, operations: Iterable[Operation]) -> Iterator[Tra
         level = network.level_between(one.rank, one.peer)
         key = (level, one.operation, one.bytes)
         if key not in known:
-            known[key] = _transfer(network.levels[level].path(), one)
+            known[key] = _transfer(network.level_path(level), one)
         made = known[key]
         yield made._replace(
             rank=one.rank,
@@ -92,7 +92,7 @@ def critical_stages(
         level = network.level_between(one.rank, one.peer) if one.rank != one.peer else None
         closed = [Stage("computation", taken)]
         if level is not None:
-            closed = list(message(network.levels[level].path(), one.operation, one.bytes))
+            closed = list(message(network.level_path(level), one.operation, one.bytes))
             if one.compute_ns:
                 closed.append(Stage("computation", one.compute_ns))
         closed.append(Stage("queues", taken - sum(stage.ns for stage in closed)))

@@ -106,7 +106,10 @@ class Operation(NamedTuple):
 
 
 class Work(Protocol):
-    """A question: `plan` for closed forms and flows, `operations` for packets."""
+    """A question: `plan` for closed forms and flows, `operations` for packets.
+
+    The plan of irregular work has no phases: its operations are run one by one.
+    """
 
     @property
     def name(self) -> str: ...
