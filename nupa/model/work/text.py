@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Work as the command line names it: `write:8`, `write-bw:64K`, `allreduce:1G`, `@step.toml`.
+
+A word, its size, and options: `allreduce:1G,algorithm=ring`.  A range of sizes, `write:8..8M`, is a
+work for each power of two of its first size.  This file is the only parser of such text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nupa.base.errors import LocalError
+from nupa.base.quantity import byte_count
+from nupa.model.errors import ModelError
+from nupa.model.work.collective import Collective
+from nupa.model.work.collectives.names import ALIASES, OPERATIONS
+from nupa.model.work.perftest import TX_DEPTH, Perftest
+from nupa.model.work.phase import Work
+
+FILE_BYTES_MAX = 1 << 20
+BW_MESSAGES = 1000  #: perftest's default number of iterations
+
+Options = Mapping[str, str]
+
+
+class Word(NamedTuple):
+    """A kind of work: *make* has the size and the options.
+
+    *sized*: the word has a size; *options* are the names of those that it takes.
+    """
+
+    make: Callable[[str, int, Options], Work]
+    options: tuple[str, ...] = ()
+    sized: bool = True
+
+
+#: Readers of files by their `kind`: modules with read(table, source) -> Work.
+READERS: Mapping[str, str] = {}
+
+
+def parse(text: str) -> Work:
+    """Returns the work of that text.  ModelError: no such work, with the nearest; a wrong size."""
+    found = parse_all(text)
+    if len(found) > 1:
+        raise ModelError(f"{text!r} is {len(found)} sizes: give one, as {found[0].name}")
+    return found[0]
+
+
+def parse_all(text: str) -> tuple[Work, ...]:
+    """Returns the works of that text, one for each size of a range.  ModelError as `parse`."""
+    text = text.strip()
+    if text.startswith("@"):
+        return (_file(text[1:]),)
+    name, colon, rest = text.partition(":")
+    size, *options = rest.split(",")
+    if not colon:
+        name, *options = text.split(",")
+    name = name.strip()
+    word = _find(name)
+    chosen = _options(text, word, options)
+    if not word.sized:
+        if size.strip():
+            raise ModelError(f"{text!r}: {name} has no size: write {name}")
+        return (word.make(name, 0, chosen),)
+    return tuple(word.make(name, each, chosen) for each in _sizes(text, name, size))
+
+
+def _find(name: str) -> Word:
+    known = words()
+    plain = _plain(name)
+    if plain not in known:
+        near = difflib.get_close_matches(plain, known, 1)
+        raise ModelError(
+            f"no work {name!r}"
+            + (f": is {near[0]!r} meant?" if near else ":")
+            + f" There are {', '.join(known)}; @FILE.toml is read"
+        )
+    return known[plain]
+
+
+def _plain(name: str) -> str:
+    """Returns a name as the table has it: perftest's and nccl-tests' programs are names, too.
+
+    >>> _plain("ib_write_bw"), _plain("all_reduce_perf"), _plain("AllReduce")
+    ('write-bw', 'all-reduce', 'all-reduce')
+    """
+    plain = name.strip().lower().replace("_", "-").removeprefix("ib-").removesuffix("-perf")
+    plain = plain.removesuffix("-lat")
+    return ALIASES.get(plain.replace("-", ""), plain)
+
+
+def _sizes(text: str, name: str, size: str) -> Iterator[int]:
+    first, dots, last = (part.strip() for part in size.partition(".."))
+    if not first:
+        raise ModelError(f"{text!r} has no size: write {name}:64K, or {name}:8..8M")
+    try:
+        least, most = byte_count(first), byte_count(last if dots else first)
+    except LocalError as error:
+        raise ModelError(f"{text!r}: {error}") from error
+    if not 1 <= least <= most:
+        raise ModelError(f"{text!r}: sizes are 1 B or more, and ranges rise")
+    while least <= most:
+        yield least
+        least *= 2
+
+
+def _options(text: str, word: Word, given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in given:
+        key, sign, value = (part.strip() for part in each.partition("="))
+        if not sign or key not in word.options:
+            takes = ", ".join(f"{option}=…" for option in word.options) or "no options"
+            raise ModelError(
+                f"{text!r}: {each.strip()!r} is no option of this work: it takes {takes}"
+            )
+        found[key] = value
+    return found
+
+
+def number(options: Options, name: str, default: int) -> int:
+    """Returns an option that is a number from 1 up.  ModelError: it is none."""
+    value = options.get(name, str(default))
+    if not value.isdecimal() or not int(value):
+        raise ModelError(f"{name}={value}: give a number from 1 up")
+    return int(value)
+
+
+# --- the words -----------------------------------------------------------------------------
+
+
+def _latency(name: str, size_bytes: int, _options: Options) -> Work:
+    return Perftest(_plain(name), size_bytes)
+
+
+def _bandwidth(name: str, size_bytes: int, options: Options) -> Work:
+    return Perftest(
+        _plain(name).removesuffix("-bw"),
+        size_bytes,
+        in_flight=number(options, "depth", TX_DEPTH),
+        messages=number(options, "messages", BW_MESSAGES),
+    )
+
+
+def _collective(name: str, size_bytes: int, options: Options) -> Work:
+    return Collective(
+        _plain(name),
+        size_bytes,
+        algorithm=options.get("algorithm", ""),
+        protocol=options.get("protocol", ""),
+        gpus_per_process=number(options, "gpus_per_process", 1),
+        channels=number(options, "channels", 1) if "channels" in options else 0,
+    )
+
+
+_VERBS = ("write", "read", "send", "atomic", "load", "store")
+_CHOICES = ("algorithm", "protocol", "gpus_per_process", "channels")
+
+
+def words() -> dict[str, Word]:
+    """Returns all kinds of work by their names, in the order of the help."""
+    found = {verb: Word(_latency) for verb in _VERBS}
+    found |= {f"{verb}-bw": Word(_bandwidth, ("depth", "messages")) for verb in _VERBS}
+    found |= {name: Word(_collective, _CHOICES, sized=name != "barrier") for name in OPERATIONS}
+    return found
+
+
+# --- files ---------------------------------------------------------------------------------
+
+
+def _file(name: str) -> Work:
+    """Reads `work = "…"`, or the table of a kind that a module of READERS reads."""
+    table = read_table(name)
+    if isinstance(table.get("work"), str):
+        if len(table) > 1:
+            raise ModelError(f"{name}: `work` is the only key of such a file")
+        if table["work"].strip().startswith("@"):
+            raise ModelError(f"{name}: work is {table['work']!r}: name the work itself, no file")
+        return parse(table["work"])
+    kind = table.get("kind")
+    if kind not in READERS:
+        kinds = ", ".join(f'"{each}"' for each in READERS) or "none here"
+        raise ModelError(
+            f'{name}: kind is {kind!r}: give work = "allreduce:1G", or a kind: {kinds}'
+        )
+    work: Work = importlib.import_module(READERS[kind]).read(table, name)
+    return work
+
+
+def read_table(name: str) -> dict[str, Any]:
+    """Reads a file of TOML.  ModelError: it cannot be read, is too long, or is no TOML."""
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ModelError(f"{name}: {error.strerror}") from error
+    if len(data) > FILE_BYTES_MAX:
+        raise ModelError(f"{name}: longer than {FILE_BYTES_MAX} bytes: such a file has fewer")
+    try:
+        return tomllib.loads(data.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ModelError(f"{name}: not TOML: {error}") from error
