@@ -21,6 +21,10 @@ def switch(level: int) -> int:
     return -1 - level
 
 
+#: Operations that end with an answer: their data, or the last of it, comes from the peer.
+ANSWERED = frozenset(("read", "atomic", "load", "flush"))
+
+
 @dataclass(frozen=True)
 class Phase:
     """Equal steps that follow each other; in one, each rank sends *bytes* to *peers* each.
@@ -95,6 +99,7 @@ class Operation(NamedTuple):
     peer == rank and takes *compute_ns*.  An in-network operation has peer == switch(level):
     "reduce" loads *bytes* that the switches have reduced over their ranks; "multicast" stores
     *bytes* to all of them.
+    Computations and posts of one rank and *lane* (a thread) run one at a time.
     """
 
     rank: int
@@ -103,6 +108,7 @@ class Operation(NamedTuple):
     operation: str
     after: tuple[int, ...] = ()
     compute_ns: int = 0
+    lane: int = 0
 
 
 class Work(Protocol):

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Answers for schedules: each operation in order, for nominal, best and worst figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nupa.model.answer.answer import Answer, Stage
+from nupa.model.engine.timeline import Timeline
+from nupa.model.network.network import Network
+from nupa.model.network.text import parse
+from nupa.model.work.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class RankTime:
+    """What one rank did: its messages, its payload, its own computation, and its end."""
+
+    label: str
+    messages: int
+    bytes: int
+    computation_ns: float
+    end_ns: float
+
+
+@dataclass(frozen=True)
+class Replay:
+    """An answer, and each rank's part."""
+
+    answer: Answer
+    ranks: tuple[RankTime, ...]
+    recorded_ns: float
+    notes: tuple[str, ...]
+
+    def shown(self) -> dict[str, Any]:
+        """Returns it as `--json` prints it: times in ns."""
+        return self.answer.shown() | {
+            "recorded_ns": self.recorded_ns or None,
+            "per_rank": [vars(rank) for rank in self.ranks],
+            "notes": list(self.notes),
+        }
+
+
+def network_for(schedule: Schedule, text: str) -> Network:
+    """Returns the network that *text* names, with an endpoint for each rank at least."""
+    return parse(text, max(schedule.ranks, 2))
+
+
+def replay(
+    schedule: Schedule, network: Network, tick: Callable[[int], None] = lambda _done: None
+) -> Replay:
+    """Returns how long the operations take on *network*; *tick* is called with how many are done.
+
+    ModelError: they wait for each other in a circle; the network has too few endpoints.
+    """
+    timeline = Timeline(schedule, network)
+    timeline.run(tick)
+    ends = []
+    for case in ("best", "worst"):
+        other = Timeline(schedule, network.at(case))
+        other.run(tick)
+        ends.append(other.end_ns)
+    answer = Answer(
+        work=schedule.name,
+        network=network.name,
+        ranks=schedule.ranks,
+        bytes=schedule.bytes,
+        time_ns=timeline.end_ns,
+        low_ns=min(ends[0], timeline.end_ns),
+        high_ns=max(ends[1], timeline.end_ns),
+        stages=_added(timeline),
+        algorithm="as recorded",
+        reason="the operations of the program, in its order",
+        engine="timeline",
+        engine_reason="each operation waits for what it waited for when it was recorded",
+        warnings=tuple(_warnings(schedule, network)),
+    )
+    return Replay(answer, _ranks(timeline), schedule.recorded_ns, schedule.notes)
+
+
+def _added(timeline: Timeline) -> tuple[Stage, ...]:
+    total: dict[str, float] = {}
+    for stage in timeline.critical():
+        total[stage.name] = total.get(stage.name, 0.0) + stage.ns
+    return tuple(Stage(name, ns) for name, ns in total.items() if ns > 0)
+
+
+def _ranks(timeline: Timeline) -> tuple[RankTime, ...]:
+    schedule = timeline.schedule
+    messages = [0] * schedule.ranks
+    size = [0] * schedule.ranks
+    computation = [0.0] * schedule.ranks
+    end = [0.0] * schedule.ranks
+    for index, step in enumerate(timeline.steps):
+        if step.peer == step.rank:
+            computation[step.rank] += step.compute_ns
+        else:
+            messages[step.rank] += 1
+            size[step.rank] += step.bytes
+        end[step.rank] = max(end[step.rank], timeline.seen[index])
+    return tuple(
+        RankTime(schedule.label(rank), messages[rank], size[rank], computation[rank], end[rank])
+        for rank in range(schedule.ranks)
+    )
+
+
+def _warnings(schedule: Schedule, network: Network) -> list[str]:
+    """Returns what lies outside what the profiles were measured with, once for each kind."""
+    profile = network.levels[0].profile
+    kinds = {(step.operation, step.bytes) for step in schedule.steps if step.peer != step.rank}
+    found: dict[str, None] = {}
+    for operation, size_bytes in sorted(kinds):
+        for warning in profile.envelope.outside(operation, size_bytes, schedule.ranks):
+            found[f"{profile.name}: {warning}"] = None
+    shown = list(found)
+    return shown[:4] + ([f"{len(shown) - 4} more of this kind"] if len(shown) > 4 else [])

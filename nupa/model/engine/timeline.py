@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs the operations of a schedule in order of time: ports and threads serve one at a time.
+
+Each message takes the closed form's time.  Messages of one sender share its port, and messages to
+one target share that.  Switches add latency and no queues: the packet engine has those.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+
+from nupa.model.answer.answer import Stage
+from nupa.model.engine.costs import Cost, Costs
+from nupa.model.errors import ModelError
+from nupa.model.network.network import Network
+from nupa.model.work.phase import Operation
+from nupa.model.work.schedule import Schedule
+
+_TICK_EVERY = 1 << 14
+
+
+class Timeline:
+    """What happened when: by the index of the operation, in ns.
+
+    *start*: it was posted.  *seen*: its requester knew of its end.  *arrived*: its target did.
+    """
+
+    def __init__(self, schedule: Schedule, network: Network) -> None:
+        self.schedule = schedule
+        self.steps = list(schedule.operations(network))
+        self._costs = Costs(network)
+        count = len(self.steps)
+        self.start = array("d", bytes(8 * count))
+        self.seen = array("d", bytes(8 * count))
+        self.arrived = array("d", bytes(8 * count))
+        self._cause = array("q", [-1]) * count  # the operation that it waited for last
+        self._lanes: dict[tuple[int, int], tuple[float, int]] = {}
+        self._sends: dict[int, tuple[float, int]] = {}
+        self._receives: dict[int, float] = {}
+
+    # --- running -----------------------------------------------------------------------
+
+    def run(self, tick: Callable[[int], None] = lambda _done: None) -> None:
+        """Runs everything.  ModelError: operations wait for each other in a circle."""
+        followers, waiting = self._followers()
+        ready: list[tuple[float, int]] = [(0.0, i) for i, n in enumerate(waiting) if not n]
+        done = 0
+        while ready:
+            at, index = heappop(ready)
+            again = self._run_one(at, index)
+            if again is not None:
+                heappush(ready, (again, index))
+                continue
+            done += 1
+            for follower in followers.get(index, ()):
+                known = self._known(index, self.steps[follower].rank)
+                if known >= self.start[follower]:
+                    self.start[follower] = known
+                    self._cause[follower] = index
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    heappush(ready, (self.start[follower], follower))
+            if done % _TICK_EVERY == 0:
+                tick(done)
+        if done < len(self.steps):
+            stuck = next(i for i, n in enumerate(waiting) if n)
+            raise ModelError(
+                f"{self.schedule.name}: {len(self.steps) - done} operations wait for each other in "
+                f"a circle: operation {stuck} of {self.schedule.label(self.steps[stuck].rank)}"
+            )
+
+    def _followers(self) -> tuple[dict[int, list[int]], array[int]]:
+        followers: dict[int, list[int]] = {}
+        waiting = array("l", bytes(array("l").itemsize * len(self.steps)))
+        for index, step in enumerate(self.steps):
+            for before in step.after:
+                if not 0 <= before < len(self.steps):
+                    raise ModelError(
+                        f"{self.schedule.name}: operation {index} waits for operation {before}: "
+                        f"there are {len(self.steps)}"
+                    )
+                followers.setdefault(before, []).append(index)
+            waiting[index] = len(step.after)
+        return followers, waiting
+
+    def _known(self, index: int, rank: int) -> float:
+        """Returns when *rank* knew that an operation had ended."""
+        return self.seen[index] if self.steps[index].rank == rank else self.arrived[index]
+
+    def _run_one(self, at: float, index: int) -> float | None:
+        """Runs one operation; or returns when its thread is free, to try again then."""
+        step = self.steps[index]
+        lane = (step.rank, step.lane)
+        free, by = self._lanes.get(lane, (0.0, -1))
+        if free > at:
+            self.start[index] = free
+            self._cause[index] = by
+            return free
+        self.start[index] = at
+        if step.peer == step.rank:
+            self.seen[index] = self.arrived[index] = at + step.compute_ns
+            if step.compute_ns:
+                self._lanes[lane] = (self.seen[index], index)
+            return None
+        if step.peer < 0:
+            raise ModelError(
+                f"{self.schedule.name}: operation {index} is reduced by a switch: "
+                "`nupa model predict` has engines for it"
+            )
+        cost = self._costs.of(step.rank, step.peer, step.operation, step.bytes)
+        self._lanes[lane] = (at + cost.post, index)
+        self._send(index, step, at, cost)
+        return None
+
+    def _send(self, index: int, step: Operation, at: float, cost: Cost) -> None:
+        source, target = (step.rank, step.peer)
+        if cost.answered:
+            source, target = target, source
+        begin = at + cost.lead
+        free, by = self._sends.get(source, (0.0, -1))
+        if free > begin:
+            begin = free
+            self._cause[index] = by
+        self._sends[source] = (begin + cost.wire, index)
+        there = begin + cost.flight
+        there = max(there, self._receives.get(target, 0.0) + cost.wire)
+        self._receives[target] = there
+        self.arrived[index] = there + cost.tail
+        self.seen[index] = at + cost.post if cost.copied else there + cost.back
+
+    # --- results -----------------------------------------------------------------------
+
+    def end(self, rank: int) -> float:
+        """Returns when the last operation of a rank had ended."""
+        ends = (self.seen[i] for i, step in enumerate(self.steps) if step.rank == rank)
+        return max(ends, default=0.0)
+
+    @property
+    def end_ns(self) -> float:
+        return max(self.seen)
+
+    def critical(self) -> Iterator[Stage]:
+        """Yields the stages of the chain that ends last, from its end to its start."""
+        index = max(range(len(self.steps)), key=self.seen.__getitem__)
+        until = self.seen[index]
+        while index >= 0:
+            begin = self.start[index]
+            yield from self._stages(index, until - begin)
+            index, until = self._cause[index], begin
+
+    def _stages(self, index: int, ns: float) -> Iterator[Stage]:
+        """Yields what an operation's *ns* of the chain consist of."""
+        step = self.steps[index]
+        if step.peer == step.rank:
+            yield Stage("computation", ns)
+            return
+        cost = self._costs.of(step.rank, step.peer, step.operation, step.bytes)
+        left = ns
+        for stage in cost.stages:
+            part = min(stage.ns, left)
+            left -= part
+            if part > 0:
+                yield Stage(stage.name, part)
+        if left > 0:
+            yield Stage("acknowledgement" if left <= cost.back else "waiting for a port", left)

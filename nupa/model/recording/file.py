@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reads one file of a recording, as hostile input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nupa.model.errors import ModelError
+from nupa.model.recording.layout import (
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    MOVERS,
+    OPERATIONS,
+    RECORD,
+    TICKS_MAX,
+    VERSION,
+    Header,
+    Kind,
+    Record,
+)
+
+RECORDS_MAX = 50_000_000  # 1.6 GB: what a machine can read into memory
+_READ_RECORDS = 1 << 15
+
+
+@dataclass(frozen=True)
+class File:
+    """One attachment of one process.
+
+    *whole*: the process left the fabric in order.  *cut*: its disk was full.  Neither: it was
+    killed, or still runs, and the records are valid up to that time.
+    """
+
+    path: str
+    header: Header
+    records: list[Record]
+    cut: bool
+    whole: bool
+
+    @property
+    def host_name(self) -> str:
+        return self.header.host_name.split(b"\0")[0].decode(errors="replace")
+
+    @property
+    def program(self) -> str:
+        return self.header.program.split(b"\0")[0].decode(errors="replace")
+
+
+def read_file(path: Path) -> File:
+    """Reads a file up to its end.  ModelError names the file and the offset of what is wrong."""
+    try:
+        with path.open("rb") as file:
+            header = _header(file.read(HEADER_BYTES), path)
+            records = []
+            last = Kind.END
+            offset = HEADER_BYTES
+            while last == Kind.END and len(records) <= RECORDS_MAX:
+                block = file.read(RECORD.size * _READ_RECORDS)
+                whole = len(block) - len(block) % RECORD.size
+                for record in _records(block[:whole], offset, header, path):
+                    if record.kind in (Kind.CUT, Kind.LEFT):
+                        last = Kind(record.kind)
+                        break
+                    records.append(record)
+                else:
+                    if len(records) * RECORD.size + HEADER_BYTES < offset + whole:
+                        break  # the first one without a kind
+                offset += whole
+                if len(block) < RECORD.size * _READ_RECORDS:
+                    break
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror}") from error
+    if len(records) > RECORDS_MAX:
+        raise ModelError(f"{path}: more than {RECORDS_MAX} records: record a shorter run")
+    return File(str(path), header, records, last == Kind.CUT, last == Kind.LEFT)
+
+
+def _header(data: bytes, path: Path) -> Header:
+    if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
+        raise ModelError(
+            f"{path}: offset 0: no recording: `nupa run --record FOLDER -- ...` makes one"
+        )
+    header = Header._make(HEADER.unpack_from(data))
+    found = (header.version, header.header_bytes, header.record_bytes)
+    if found != (VERSION, HEADER_BYTES, RECORD.size):
+        raise ModelError(
+            f"{path}: offset 8: version {found[0]} with a header of {found[1]} and records of "
+            f"{found[2]} bytes: this NUPA reads version {VERSION}, {HEADER_BYTES}, {RECORD.size}"
+        )
+    if not 1_000_000 <= header.ticks_per_s <= 100_000_000_000:
+        raise ModelError(f"{path}: offset 56: a clock of {header.ticks_per_s} ticks a second")
+    if not 0 < header.start_ticks < TICKS_MAX or header.start_ns >= TICKS_MAX:
+        raise ModelError(f"{path}: offset 40: no time: {header.start_ticks} ticks")
+    return header
+
+
+def _records(block: bytes, offset: int, header: Header, path: Path) -> Iterator[Record]:
+    for index, fields in enumerate(RECORD.iter_unpack(block)):
+        record = Record._make(fields)
+        if record.kind == Kind.END:
+            return
+        at = f"{path}: offset {offset + index * RECORD.size}"
+        if record.kind > Kind.LEFT:
+            raise ModelError(f"{at}: a record of kind {record.kind}: 1 to {int(Kind.LEFT)} exist")
+        if not header.start_ticks <= record.ticks < TICKS_MAX:
+            raise ModelError(
+                f"{at}: {record.ticks} ticks: the recording began at {header.start_ticks}"
+            )
+        if record.kind == Kind.POST:
+            if record.opcode not in OPERATIONS:
+                raise ModelError(f"{at}: a request with the unknown opcode {record.opcode}")
+            if record.mover >= len(MOVERS):
+                raise ModelError(f"{at}: an unknown mover {record.mover}")
+        yield record

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The calls of a recording by thread: what each posted, what it took, and the time before it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nupa.model.errors import ModelError
+from nupa.model.recording.layout import (
+    GRH_BYTES,
+    QPT_UD,
+    RECEIVED,
+    TAKES_RECEIVE,
+    WRITE_WITH_IMM,
+    Flag,
+    Kind,
+)
+from nupa.model.recording.recording import Call, Process, Recording
+
+
+@dataclass
+class Message:
+    """One posted request of a process that moves data."""
+
+    rank: int
+    peer: int
+    call: Call
+    landed_ns: float  # at its target, as far as its requester knows
+    index: int = -1  # in the schedule
+
+
+class Step(NamedTuple):
+    """One call of a thread, and the computation before it."""
+
+    at_ns: float
+    computation_ns: float
+    posted: tuple[Message, ...]
+    took: tuple[Message, ...]
+
+
+@dataclass
+class Thread:
+    rank: int
+    lane: int
+    cursor_ns: float
+    wait_ns: float | None = None
+    steps: list[Step] = field(default_factory=list)
+
+
+@dataclass
+class _Queue:
+    """Requests of one send queue that have not ended."""
+
+    pending: deque[Message] = field(default_factory=deque)
+
+
+class _Peers:
+    """Finds the rank of a QP number at a time: numbers are used again."""
+
+    def __init__(self, processes: list[Process]) -> None:
+        self._owners: dict[int, list[tuple[float, int]]] = {}
+        self._peers: dict[int, list[tuple[float, int]]] = {}
+        self.datagrams: set[int] = set()
+        for rank, process in enumerate(processes):
+            for call in process.calls:
+                if call.kind != Kind.QP:
+                    continue
+                self._owners.setdefault(call.qpn, []).append((call.at_ns, rank))
+                self._peers.setdefault(call.qpn, []).append((call.at_ns, call.peer))
+                if call.opcode == QPT_UD:
+                    self.datagrams.add(call.qpn)
+        for table in (self._owners, self._peers):
+            for entries in table.values():
+                entries.sort()
+
+    @staticmethod
+    def _at(entries: list[tuple[float, int]] | None, at_ns: float) -> int | None:
+        if not entries:
+            return None
+        return entries[max(bisect_right(entries, (at_ns, 1 << 62)) - 1, 0)][1]
+
+    def peer_qpn(self, qpn: int, at_ns: float) -> int | None:
+        return self._at(self._peers.get(qpn), at_ns)
+
+    def rank(self, qpn: int, at_ns: float) -> int | None:
+        return self._at(self._owners.get(qpn), at_ns)
+
+
+class Reader:
+    """Reads the calls of all processes; *notes* counts what could not be followed."""
+
+    def __init__(self, recording: Recording) -> None:
+        used = [p for p in recording.processes if any(c.kind == Kind.POST for c in p.calls)]
+        receivers = [
+            p
+            for p in recording.processes
+            if p not in used and any(c.kind == Kind.COMPLETION for c in p.calls)
+        ]
+        self.processes = sorted(used + receivers, key=lambda p: (p.rank, p.start_ns))
+        if not used:
+            raise ModelError(f"{recording.name}: no process of the recording posted a request")
+        self.peers = _Peers(self.processes)
+        self.notes: dict[str, int] = {}
+        self.sends: dict[tuple[int, int], list[Message]] = {}
+        self.messages: list[Message] = []
+        self.landings: dict[int, list[tuple[float, Message]]] = {}
+
+    def note(self, what: str) -> None:
+        self.notes[what] = self.notes.get(what, 0) + 1
+
+    # --- messages ----------------------------------------------------------------------
+
+    def collect(self) -> dict[int, list[Message]]:
+        """Makes a message of each POST; returns them by rank, in the order of the file."""
+        by_rank: dict[int, list[Message]] = {}
+        for rank, process in enumerate(self.processes):
+            queues: dict[int, _Queue] = {}
+            mine = by_rank.setdefault(rank, [])
+            for call in process.calls:
+                if call.kind == Kind.POST:
+                    message = self._message(rank, call)
+                    mine.append(message)
+                    queues.setdefault(call.qpn, _Queue()).pending.append(message)
+                elif call.kind == Kind.COMPLETION and not call.opcode & RECEIVED:
+                    for message in ended(queues, call):
+                        if not call.flags & Flag.MADE_IN_POST:
+                            message.landed_ns = call.at_ns - call.took_ns
+                elif call.kind == Kind.QP:
+                    queues.pop(call.qpn, None)
+        for message in self.messages:
+            if message.call.opcode == 0 and message.peer != message.rank:
+                self.landings.setdefault(message.peer, []).append((message.landed_ns, message))
+        for landed in self.landings.values():
+            landed.sort(key=lambda pair: pair[0])
+        return by_rank
+
+    def _message(self, rank: int, call: Call) -> Message:
+        datagram = call.qpn in self.peers.datagrams
+        target = call.peer if datagram else self.peers.peer_qpn(call.qpn, call.at_ns)
+        peer = None if target is None else self.peers.rank(target, call.at_ns)
+        if peer is None:
+            self.note("messages to a process that was not recorded count as computation")
+            peer = rank
+        message = Message(rank, peer, call, call.at_ns + call.took_ns)
+        self.messages.append(message)
+        if target is not None and call.opcode in TAKES_RECEIVE:
+            self.sends.setdefault((call.qpn, target), []).append(message)
+        return message
+
+    # --- threads -----------------------------------------------------------------------
+
+    def threads(self, rank: int, mine: list[Message]) -> list[Thread]:
+        """Returns the threads of a process, each with its steps."""
+        process = self.processes[rank]
+        threads: dict[int, Thread] = {}
+        queues: dict[int, _Queue] = {}
+        received: dict[tuple[int, int], int] = {}
+        posts = iter(mine)
+        calls = process.calls
+        index = 0
+        while index < len(calls):
+            call = calls[index]
+            last = index + 1
+            while last < len(calls) and calls[last].flags & Flag.SAME_CALL:
+                last += 1
+            group = calls[index:last]
+            index = last
+            if call.kind == Kind.QP:
+                queues.pop(call.qpn, None)
+            if call.kind == Kind.CLOCK:
+                for thread in threads.values():  # the recorder held the process
+                    thread.cursor_ns = max(thread.cursor_ns, call.at_ns)
+            if call.kind not in (Kind.POST, Kind.COMPLETION, Kind.WAIT):
+                continue
+            thread = threads.get(call.thread)
+            if thread is None:
+                thread = threads[call.thread] = Thread(rank, len(threads), call.at_ns)
+            if call.kind == Kind.WAIT:
+                thread.wait_ns = call.at_ns
+                continue
+            posted: list[Message] = []
+            took: list[Message] = []
+            for each in group:
+                if each.kind == Kind.POST:
+                    posted.append(next(posts))
+                    queues.setdefault(each.qpn, _Queue()).pending.append(posted[-1])
+                elif each.opcode & RECEIVED:
+                    took.extend(self._received(each, received))
+                else:
+                    took.extend(ended(queues, each))
+            _add_step(thread, group[0], posted, took)
+        return list(threads.values())
+
+    def _received(self, call: Call, counts: dict[tuple[int, int], int]) -> Iterator[Message]:
+        """Yields the message of a receive's completion: the next one of its sender's queue."""
+        if call.status:
+            return
+        sender = (
+            call.peer
+            if call.qpn in self.peers.datagrams
+            else self.peers.peer_qpn(call.qpn, call.at_ns)
+        )
+        if sender is None:
+            return
+        key = (sender, call.qpn)
+        place = counts.get(key, 0)
+        counts[key] = place + 1
+        sent = self.sends.get(key, [])
+        if place >= len(sent):
+            self.note("receives whose sender was not recorded wait for nothing")
+            return
+        extra = GRH_BYTES if call.qpn in self.peers.datagrams else 0
+        message = sent[place]
+        if message.call.bytes + extra != call.bytes and message.call.opcode != WRITE_WITH_IMM:
+            self.note("receives have other sizes than the sends they were matched to")
+        yield message
+
+
+def ended(queues: dict[int, _Queue], call: Call) -> Iterator[Message]:
+    """Yields the requests that a completion of a send queue ends (record.h R3)."""
+    pending = queues.get(call.qpn, _Queue()).pending
+    while pending:
+        message = pending.popleft()
+        yield message
+        if call.status or message.call.flags & Flag.SIGNALED:
+            return
+
+
+def _add_step(thread: Thread, call: Call, posted: list[Message], took: list[Message]) -> None:
+    waited = thread.wait_ns if call.kind == Kind.COMPLETION else None
+    until = call.at_ns if waited is None else waited
+    thread.steps.append(
+        Step(
+            call.at_ns,
+            max(until - thread.cursor_ns, 0.0),
+            tuple(posted),
+            tuple(took),
+        )
+    )
+    end = call.at_ns + (call.took_ns if call.kind == Kind.POST else 0.0)
+    thread.cursor_ns = end + call.cost_ns
+    thread.wait_ns = None

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files of a recording: whole, of a killed process, cut, damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nupa.model.errors import ModelError
+from nupa.model.recording.file import read_file
+from nupa.model.recording.layout import HEADER, HEADER_BYTES, RECORD, Kind
+from nupa.model.recording.recording import read
+from tests.unit.model.recording.made import Made, header
+from tests.unit.model.refused import suppress_at
+
+
+def test_the_structs_have_the_sizes_of_the_header() -> None:
+    assert (HEADER.size, RECORD.size) == (208, 32)
+
+
+def test_a_whole_file_says_so(tmp_path: Path) -> None:
+    path = Made(0, 5, 6).post(10, 5, 8).put(Kind.LEFT, 99).write(tmp_path)
+    found = read_file(path)
+    assert (found.whole, found.cut, len(found.records)) == (True, False, 2)
+    assert (found.host_name, found.program) == ("host0", "app")
+
+
+def test_a_killed_process_leaves_all_up_to_its_last_call(tmp_path: Path) -> None:
+    path = Made(0, 5, 6).post(10, 5, 8).write(tmp_path)
+    path.write_bytes(path.read_bytes() + bytes(32 * 50_000))  # the window it had mapped
+    recording = read(str(tmp_path))
+    assert len(recording.processes[0].calls) == 2
+    assert "was killed, or still runs" in recording.warnings[0]
+
+
+def test_half_a_record_at_the_end_is_left_out(tmp_path: Path) -> None:
+    path = Made(0, 5, 6).post(10, 5, 8).write(tmp_path)
+    path.write_bytes(path.read_bytes()[:-7])
+    assert len(read_file(path).records) == 1
+
+
+def test_a_full_disk_is_a_warning(tmp_path: Path) -> None:
+    Made(0, 5, 6).post(10, 5, 8).put(Kind.CUT, 20).write(tmp_path)
+    assert "the disk was full" in read(str(tmp_path)).warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "offset 0: no recording"),
+        (b"NUPAREC\n", "offset 0: no recording"),
+        (header(version=9), "offset 8: version 9"),
+        (header(record_bytes=24), "offset 8: version 1 with a header of 4096 and records of 24"),
+        (header(ticks_per_s=5), "offset 56: a clock of 5 ticks a second"),
+        (header(start_ticks=0), "offset 40: no time"),
+    ],
+)
+def test_a_wrong_header_is_named(tmp_path: Path, data: bytes, said: str) -> None:
+    path = tmp_path / "x.nrec"
+    path.write_bytes(data)
+    with pytest.raises(ModelError) as caught:
+        read_file(path)
+    assert f"{path}: {said}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": 77}, "a record of kind 77"),
+        ({"kind": Kind.POST, "opcode": 200}, "the unknown opcode 200"),
+        ({"kind": Kind.POST, "mover": 9}, "an unknown mover 9"),
+        ({"kind": Kind.POST, "at": -2_000_000 + 1_000_000}, "ticks: the recording began at"),
+    ],
+)
+def test_a_wrong_record_is_named_by_its_offset(
+    tmp_path: Path, change: dict[str, int], said: str
+) -> None:
+    options = {"at": 5, **change}
+    path = Made(0, 5, 6).put(**options).write(tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(ModelError) as caught:
+        read_file(path)
+    assert f"{path}: offset {HEADER_BYTES + 32}: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_folder_without_a_recording_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="did a process of the program open an RDMA device"):
+        read(str(tmp_path))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(noise=st.binary(max_size=400), cut=st.integers(0, 8192))
+def test_any_bytes_are_records_or_an_error_that_names_the_file(
+    tmp_path: Path, noise: bytes, cut: int
+) -> None:
+    path = tmp_path / "x.nrec"
+    path.write_bytes((Made(0, 5, 6).post(10, 5, 8).data + noise)[: HEADER_BYTES + cut])
+    with suppress_at(str(path)):
+        read(str(path))
+
+
+def test_clocks_of_one_machine_are_one(tmp_path: Path) -> None:
+    """A second process whose header is a little off has the first one's clock."""
+    long = Made(0, 5, 6)
+    ns = 1_000_000 + 10_000_000
+    long.put(Kind.CLOCK, 10_000_000, qpn=ns & 0xFFFFFFFF, peer=ns >> 32).write(tmp_path)
+    Made(1, 6, 5, changed={"start_ns": 1_000_300, "ticks_per_s": 1_010_000_000}).post(
+        500, 5, 8
+    ).write(tmp_path)
+    found = read(str(tmp_path))
+    post = found.processes[1].calls[-1]
+    assert post.at_ns == pytest.approx(500)
