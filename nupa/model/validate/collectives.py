@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Level, Network
 from nupa.model.profile.profile import load
-from nupa.model.validate.case import MIB, Bar, Case, File, Line, Reader, everything
+from nupa.model.validate.case import MIB, Bar, Case, File, Line, Reader, at_least, everything
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.names import OPERATIONS, operation
 
@@ -120,6 +120,7 @@ def _large(limit: float) -> Bar:
 
 ONE_NODE = (_large(0.05), everything(0.12))
 SEVERAL_NODES = (_large(0.10), everything(0.25))
+MANY_GPUS = (at_least(MIB, 0.25),)
 
 FILES: tuple[File, ...] = (
     File("nccl-h100-nvl8-1node", nccl_tests(one_node("nvlink4")), ONE_NODE, fitted=True),
@@ -155,6 +156,14 @@ FILES: tuple[File, ...] = (
         "nccl-polaris-a100-n8",
         nccl_tests(several_nodes("nvlink3", "slingshot-11", nics=0.5, mesh=True)),
         SEVERAL_NODES,
+    ),
+    *(
+        File(
+            f"nccl-polaris-a100-{run}",
+            nccl_tests(several_nodes("nvlink3", "slingshot-11", nics=0.5, mesh=True)),
+            MANY_GPUS,
+        )
+        for run in ("n128", "n256", "n540", "n540-2.21")
     ),
     File(
         "simai-busbw-ratio-1to16nodes",
