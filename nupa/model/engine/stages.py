@@ -38,6 +38,13 @@ def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
     return stages, Stage(name if name == phase.limit_name else label, per_step * phase.steps)
 
 
+def _uncovered(stages: list[Stage], covered_ns: float) -> list[Stage]:
+    """Returns what is left of latencies that pass while something else takes *covered_ns*."""
+    total = sum(stage.ns for stage in stages)
+    left = max(0.0, 1 - covered_ns / total) if total else 0.0
+    return [Stage(stage.name, stage.ns * left) for stage in stages]
+
+
 def phase_stages(network: Network, phase: Phase) -> list[Stage]:
     """Returns the stages of all steps of a phase."""
     if phase.in_flight > 1:
@@ -67,6 +74,11 @@ def stages(network: Network, plan: Plan) -> tuple[Stage, ...]:
             [launch, *(stage for phase in plan.phases for stage in phase_stages(network, phase))]
         )
     parts = [_steps(network, phase) for phase in plan.phases]
+    if plan.pace.covers:
+        parts = [
+            (_uncovered(stages, plan.pace.ns * phase.steps), transfer)
+            for phase, (stages, transfer) in zip(plan.phases, parts, strict=True)
+        ]
     slowest = max((transfer for _, transfer in parts), key=lambda stage: stage.ns)
     steps = Stage("library", plan.pace.visible_ns(slowest.ns))
     return _added([launch, *(stage for stages, _ in parts for stage in stages), steps, slowest])

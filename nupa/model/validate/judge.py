@@ -127,7 +127,7 @@ def order(reports: Sequence[Report]) -> Order:
     pairs = right = 0
     for same in by_work.values():
         for a, b in combinations(same, 2):
-            if a.case.network.name == b.case.network.name:
+            if a.case.network.name == b.case.network.name and a.case.work == b.case.work:
                 continue
             measured = a.case.measured_ns / b.case.measured_ns
             if max(measured, 1 / measured) <= 1 + ORDER_DIFFERENCE:

@@ -15,11 +15,11 @@ from nupa.model.work.collectives.names import (
     check_protocol,
     operation,
 )
-from nupa.model.work.collectives.plans import PLANS, ring_pace
+from nupa.model.work.collectives.plans import PLANS, pace
 from nupa.model.work.collectives.rates import Rates
 from nupa.model.work.collectives.shape import Shape, library
 from nupa.model.work.collectives.transfers import TRANSFERS
-from nupa.model.work.phase import NO_PACE, Operation, Plan
+from nupa.model.work.phase import Operation, Plan
 
 #: Exchanges of a library have no algorithm to choose.
 _DIRECT = ("all-to-all", "send-recv")
@@ -87,9 +87,7 @@ class Collective:
             OPERATIONS[self.operation].bus_factor(shape.ranks),
             pipelined=True,
             fixed_ns=rates.launch_ns(self.gpus_per_process),
-            pace=ring_pace(rates, self.operation, self.bytes)
-            if chosen.algorithm == "ring"
-            else NO_PACE,
+            pace=pace(rates, chosen.algorithm, self.operation),
         )
 
     def operations(self, network: Network) -> Iterator[Operation]:

@@ -57,11 +57,13 @@ class Pace(NamedTuple):
     """Steps that each cost a library *ns*, of which the step's transfer hides a part.
 
     *hidden*: the share of a step's transfer that passes meanwhile; 0: the copying threads wait.
+    *covers*: the latencies of the phases' steps pass meanwhile too.
     """
 
     steps: int = 0
     ns: float = 0.0
     hidden: float = 0.0
+    covers: bool = False
 
     def visible_ns(self, transfer_ns: float) -> float:
         """Returns what is left of all steps, beside the transfer of all steps."""

@@ -9,7 +9,7 @@ from math import ceil, log2
 from nupa.model.errors import ModelError
 from nupa.model.work.collectives.names import OPERATIONS
 from nupa.model.work.collectives.rates import Rates
-from nupa.model.work.phase import Pace, Pattern, Phase
+from nupa.model.work.phase import NO_PACE, Pace, Pattern, Phase
 
 #: The part of the vector that a ring, or a rank with its peers, carries; of an all-reduce twice.
 _TWICE = "all-reduce"
@@ -97,11 +97,12 @@ def tree(
         yield _phase(rates, pattern, index, rounds * depth, total)
 
 
-def ring_pace(rates: Rates, operation: str, size_bytes: int) -> Pace:
-    """Returns the steps of a ring, which all ranks take together."""
-    rounds = 2 if operation in (_TWICE, "barrier") else 1
-    steps = rounds * (rates.shape.ranks - 1)
-    return rates.pace(steps, size_bytes / rates.shape.ranks)
+def pace(rates: Rates, algorithm: str, operation: str) -> Pace:
+    """Returns the library's steps of an algorithm that the transfer hides in part."""
+    if algorithm == "ring":
+        rounds = 2 if operation in (_TWICE, "barrier") else 1
+        return rates.ring_pace(rounds * (rates.shape.ranks - 1))
+    return rates.tree_pace() if algorithm in ("tree", "double-tree") else NO_PACE
 
 
 def halving_doubling(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:

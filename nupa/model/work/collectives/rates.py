@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, log2
 
 from nupa.model.errors import ModelError
 from nupa.model.work.collectives.shape import Shape
-from nupa.model.work.phase import Pace, Phase
+from nupa.model.work.phase import NO_PACE, Pace, Phase
 
 #: The pattern of a step: the rows of the library's table of times.
 _TIMES = {"all-to-all": "pairs", "peer": "pairs", "pat": "pairs"}
+
+
+_TREE_CHANNEL_BYTES = 32768  # of LL: NCCL, enqueue.cc: 8 B for each of 512 threads, and its parts
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class Rates:
         each = self.shape.cell("channel_bytes", self.protocol, self.shape.gpu.name)
         return max(1, min(most, ceil(self.bytes / each)))
 
-    def _most_channels(self, column: str) -> int:
-        return int(self.shape.cell("fabric", column, self.shape.gpu.name))
+    def _most_channels(self, column: str, fabric: str = "") -> int:
+        return int(self.shape.cell("fabric", column, fabric or self.shape.gpu.name))
 
     def pair_channels(self) -> int:
         """Returns the channels of one pair: doubled while each carries more than 32 steps.
@@ -100,28 +103,52 @@ class Rates:
         table = self.shape.table("hop_time")
         found = table.row(name, where, fabric)[self.protocol]
         if peers > 1:
-            found += (peers - 1) * table.row("peer", where, fabric)[self.protocol]
+            small = self.bytes / self.shape.ranks <= self.shape.library["copied"]
+            each = table.row("small-peer" if small else "peer", where, fabric)
+            found += (peers - 1) * each[self.protocol]
         if net and name == "tree":
-            found += self._proxy_ns(fabric, self.bytes)
+            found += self.proxy_ns(self.bytes / _TREE_CHANNEL_BYTES)
         return found
 
-    def pace(self, steps: int, message_bytes: float) -> Pace:
+    def ring_pace(self, steps: int) -> Pace:
         """Returns what each step of a ring costs the library, at its slowest edge.
 
-        Between nodes a proxy posts each message: its time hides behind the one before.  In a node
-        the threads that copy wait, except with LL128, which has its flags in each line.
+        Between nodes a proxy posts each channel's message while others are sent.  In a node the
+        threads that copy wait, but for LL128, which has its flags in each line.
         """
         table = self.shape.table("hop_time")
         node = table.row("ring", "node", self.shape.node.profile.name)[self.protocol]
         if self.shape.nodes == 1:
             return Pace(steps, node, 0.5 if self.protocol == "LL128" else 0.0)
-        name = self.shape.net.profile.name
-        return Pace(steps, max(node, self._proxy_ns(name, message_bytes)), 0.5)
+        each = self.shape.library["agree"]
+        proxy = self.proxy_ns(self.bytes / self.shape.ranks / each)
+        return Pace(steps, max(node, proxy), 1.0, covers=True)
 
-    def _proxy_ns(self, fabric: str, message_bytes: float) -> float:
-        """Returns the proxy's time for a message: above 4 KiB some networks agree on it first."""
-        where = "large" if message_bytes > self.shape.library["agree"] else "small"
-        return self.shape.table("hop_time").row("proxy", where, fabric)[self.protocol]
+    def tree_pace(self) -> Pace:
+        """Returns what the chunks of a tree cost the proxies between nodes."""
+        if self.shape.nodes == 1 or self.protocol != "Simple":
+            return NO_PACE
+        of_proxy = self._most_channels("proxy-channels", self.shape.net.profile.name)
+        channels = max(of_proxy, round(self.shape.local * self.shape.net.ways))
+        depth = self.shape.local - 1 + int(log2(self.shape.nodes))
+        of_channel = self.bytes / channels
+        chunk = self.shape.library["window"]
+        for least, rounds in ((131072, 8), (65536, 4), (32768, 1)):
+            while of_channel / chunk < depth * rounds and chunk > least:
+                chunk /= 2
+        return Pace(ceil(of_channel / chunk), self.proxy_ns(of_proxy), 1.0)
+
+    def proxy_ns(self, parts: float) -> float:
+        """Returns a proxy's time for the messages of a step: one for each channel.
+
+        Channels double with the size; *parts* is that of the data in units of a channel's least.
+        """
+        name = self.shape.net.profile.name
+        most = self._most_channels("proxy-channels", name)
+        channels = most
+        if self.protocol == "LL":
+            channels = max(1, min(most, 1 << int(log2(max(1.0, parts)))))
+        return channels * self.shape.table("hop_time").row("proxy", name)[self.protocol]
 
     def launch_ns(self, gpus_per_process: int) -> float:
         """Returns the launch of the kernels: a process launches its GPUs' one after the other."""

@@ -2,8 +2,8 @@
 """The transfers of the algorithms.
 
 Parts of the vector: of an all-to-all n x n, the part from rank s to rank d is s * n + d; of a send
-to the neighbour rank r's; of trees as many chunks as follow each other; else as many of each rank as
-there are rings.
+to the neighbour rank r's; of trees as many chunks as follow each other; else one of each rank for
+each ring.
 """
 
 from __future__ import annotations
