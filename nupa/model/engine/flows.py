@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nupa.model.answer.answer import LinkLoad, Stage
 from nupa.model.engine.loads import LinkClass, Load, class_name, loads, totals
 from nupa.model.engine.message import serialisation_ns
-from nupa.model.engine.stages import phase_stages
+from nupa.model.engine.stages import phase_stages, uncovered
 from nupa.model.network.network import Network
 from nupa.model.work.phase import Phase, Plan
 
@@ -77,7 +77,7 @@ def flows(network: Network, plan: Plan) -> Flows:
     limits: list[Stage] = []
     for phase, each in zip(plan.phases, found, strict=True):
         latencies, limit = _limits(network, phase)
-        for latency in latencies:
+        for latency in uncovered(plan.pace, phase, latencies) if plan.pipelined else latencies:
             add(latency)
         limits.append(limit)
         transfers.append(max(limit, _slowest(network, each), key=lambda stage: stage.ns))

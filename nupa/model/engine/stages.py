@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from nupa.model.answer.answer import Stage
 from nupa.model.engine.message import interval_ns, message, one_way, serialisation_ns
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Phase, Plan
+from nupa.model.work.phase import Pace, Phase, Plan
 
 
 def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
@@ -38,11 +38,13 @@ def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
     return stages, Stage(name if name == phase.limit_name else label, per_step * phase.steps)
 
 
-def _uncovered(stages: list[Stage], covered_ns: float) -> list[Stage]:
-    """Returns what is left of latencies that pass while something else takes *covered_ns*."""
-    total = sum(stage.ns for stage in stages)
-    left = max(0.0, 1 - covered_ns / total) if total else 0.0
-    return [Stage(stage.name, stage.ns * left) for stage in stages]
+def uncovered(pace: Pace, phase: Phase, latencies: list[Stage]) -> list[Stage]:
+    """Returns what is left of a phase's latencies beside the steps of a pace that covers them."""
+    total = sum(stage.ns for stage in latencies)
+    if not pace.covers or not total:
+        return latencies
+    left = max(0.0, 1 - pace.ns * phase.steps / total)
+    return [Stage(stage.name, stage.ns * left) for stage in latencies]
 
 
 def phase_stages(network: Network, phase: Phase) -> list[Stage]:
@@ -73,12 +75,12 @@ def stages(network: Network, plan: Plan) -> tuple[Stage, ...]:
         return _added(
             [launch, *(stage for phase in plan.phases for stage in phase_stages(network, phase))]
         )
-    parts = [_steps(network, phase) for phase in plan.phases]
-    if plan.pace.covers:
-        parts = [
-            (_uncovered(stages, plan.pace.ns * phase.steps), transfer)
-            for phase, (stages, transfer) in zip(plan.phases, parts, strict=True)
-        ]
-    slowest = max((transfer for _, transfer in parts), key=lambda stage: stage.ns)
+    latencies: list[Stage] = []
+    transfers = []
+    for phase in plan.phases:
+        of_phase, transfer = _steps(network, phase)
+        latencies += uncovered(plan.pace, phase, of_phase)
+        transfers.append(transfer)
+    slowest = max(transfers, key=lambda stage: stage.ns)
     steps = Stage("library", plan.pace.visible_ns(slowest.ns))
-    return _added([launch, *(stage for stages, _ in parts for stage in stages), steps, slowest])
+    return _added([launch, *latencies, steps, slowest])
