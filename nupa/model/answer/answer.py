@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, NamedTuple
+
+from nupa.model.errors import ModelError
 
 
 class Stage(NamedTuple):
@@ -24,11 +27,38 @@ class LinkLoad(NamedTuple):
     busy: float  #: 0 to 1
 
 
+class Span(NamedTuple):
+    """An operation of a rank, for the timeline."""
+
+    rank: int
+    name: str
+    start_ns: float
+    ns: float
+
+
+class Check(NamedTuple):
+    """A sampled part in the packet engine, beside the same part in the answer's engine.
+
+    *sample* says which part it was.
+    """
+
+    sample: str
+    time_ns: float
+    packets_ns: float
+
+    @property
+    def gap(self) -> float:
+        """Returns the packet engine's time over the other, less 1."""
+        return self.packets_ns / self.time_ns - 1
+
+
 @dataclass(frozen=True)
 class Answer:
     """*low_ns* and *high_ns* follow from the ranges of the profiles' figures.
 
-    *gap*: the packet engine's time of a sampled part over this engine's, less 1 (`--check`).
+    *messages*: how many equal operations the time is of (perftest's iterations).  *form*: the
+    plan's, by which it is printed.  *seed*: of an engine that draws random numbers.  ModelError:
+    the time is 0 or no number.
     """
 
     work: str
@@ -48,7 +78,17 @@ class Answer:
     energy_pj: float | None = None
     warnings: tuple[str, ...] = ()
     seed: int | None = None
-    gap: float | None = None
+    check: Check | None = None
+    form: str = "time"
+    messages: int = 1
+    spans: tuple[Span, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.time_ns) and self.time_ns > 0):
+            raise ModelError(
+                f"{self.work} on {self.network}: the engine {self.engine} found a time of "
+                f"{self.time_ns:g} ns: give a work that moves data or computes"
+            )
 
     @property
     def algbw_bytes_per_s(self) -> float:
@@ -65,11 +105,28 @@ class Answer:
         return {stage.name: stage.ns / self.time_ns for stage in ordered}
 
     def shown(self) -> dict[str, Any]:
-        """Returns it as `--json` prints it; times in ns, rates in bytes a second."""
-        shown = {key: value for key, value in vars(self).items() if value not in (None, ())}
-        shown["stages"] = [stage._asdict() for stage in self.stages]
-        shown["links"] = [link._asdict() for link in self.links]
-        return shown | {
+        """Returns it as `--json` prints it, and as answer.schema.json describes it."""
+        optional: dict[str, Any] = {"energy_pj": self.energy_pj, "seed": self.seed}
+        if self.check:
+            optional["check"] = self.check._asdict() | {"gap": self.check.gap}
+        return {
+            "work": self.work,
+            "network": self.network,
+            "ranks": self.ranks,
+            "bytes": self.bytes,
+            "messages": self.messages,
+            "time_ns": self.time_ns,
+            "low_ns": self.low_ns,
+            "high_ns": self.high_ns,
             "algbw_bytes_per_s": self.algbw_bytes_per_s,
             "busbw_bytes_per_s": self.busbw_bytes_per_s,
-        }
+            "algorithm": self.algorithm,
+            "reason": self.reason,
+            "engine": self.engine,
+            "engine_reason": self.engine_reason,
+            "stages": [
+                stage._asdict() | {"share": stage.ns / self.time_ns} for stage in self.stages
+            ],
+            "links": [link._asdict() for link in self.links],
+            "warnings": list(self.warnings),
+        } | {key: value for key, value in optional.items() if value is not None}

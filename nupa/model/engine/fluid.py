@@ -35,6 +35,7 @@ _BEFORE = frozenset(
 
 class Done(NamedTuple):
     """*ends_ns* are the operations' completions, in their order; the stages add up to the last.
+    *starts_ns*: what they waited for had completed.
 
     *sent* and *received* are bytes with headers: what was put on links, and what rates moved.
     """
@@ -43,6 +44,7 @@ class Done(NamedTuple):
     stages: tuple[Stage, ...]
     links: tuple[LinkLoad, ...]
     bottleneck: str
+    starts_ns: list[float]
     ends_ns: list[float]
     sent: float
     received: float
@@ -375,9 +377,11 @@ class _Engine:
         )
         slowest = max(loads, key=lambda name: loads[name][3], default="")
         ordered = tuple(Stage(name, ns) for name, ns in stages.items())
+        starts = [state.ready for state in self.states]
         return Done(
-            time_ns, ordered, links, slowest, self.ends, self.sent, self.received, self.energy
-        )
+            time_ns, ordered, links, slowest, starts, self.ends, self.sent, self.received,
+            self.energy,
+        )  # fmt: skip
 
 
 _STARTS, _ENDS = 0, 1

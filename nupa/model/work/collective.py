@@ -86,6 +86,7 @@ class Collective:
             shape.ranks,
             OPERATIONS[self.operation].bus_factor(shape.ranks),
             pipelined=True,
+            form="collective",
             fixed_ns=rates.launch_ns(self.gpus_per_process),
             pace=pace(rates, chosen.algorithm, self.operation),
         )

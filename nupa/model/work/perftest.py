@@ -36,7 +36,15 @@ class Perftest:
             steps=self.messages,
             in_flight=self.in_flight,
         )
-        return Plan((phase,), "one pair", "perftest has one", self.bytes * self.messages, 2)
+        return Plan(
+            (phase,),
+            "one pair",
+            "perftest has one",
+            self.bytes * self.messages,
+            2,
+            form="bandwidth" if self.in_flight > 1 else "latency",
+            messages=self.messages,
+        )
 
     def operations(self, network: Network) -> Iterator[Operation]:
         last = network.endpoints - 1

@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from nupa.model.network.network import Network
 
+#: perftest's columns of its two kinds, nccl-tests' columns, or a time alone.
+Form = Literal["latency", "bandwidth", "collective", "time"]
 Pattern = Literal["one", "ring", "pairs", "tree", "all-to-all", "in-network"]
 
 
@@ -80,7 +82,8 @@ class Plan:
     """What a work does on one network.
 
     *bytes* is what the answer's algbw divides by, and *bus_factor* makes a busbw of it (nccl-tests'
-    PERFORMANCE.md).  *pipelined*: the phases overlap but for their latencies.
+    PERFORMANCE.md).  *pipelined*: the phases overlap but for their latencies.  *form* is how the
+    answer is printed, and *messages* the number of equal operations that *bytes* are of.
     """
 
     phases: tuple[Phase, ...]
@@ -92,6 +95,8 @@ class Plan:
     pipelined: bool = False
     fixed_ns: float = 0.0  #: once a work: a library's launch and set-up
     pace: Pace = NO_PACE  #: of a pipelined plan
+    form: Form = "time"
+    messages: int = 1
 
 
 class Operation(NamedTuple):

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The check of an answer: a part of the work, small enough for packets, in both engines.
+
+The part has fewer bytes, then fewer ranks, and leaves out a library's own time, which packets do
+not have: the gap is that of the network alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import is_dataclass, replace
+from itertools import islice
+from math import ceil
+from typing import Any
+
+from nupa.model.answer.answer import Check, Stage
+from nupa.model.engine.choice import Engine, Question, packet_hops
+from nupa.model.engine.flows import flows
+from nupa.model.engine.fluid import fluid
+from nupa.model.engine.message import interval_ns
+from nupa.model.engine.packets import run
+from nupa.model.engine.routes import LevelRoutes
+from nupa.model.engine.stages import stages
+from nupa.model.engine.transfers import transfers
+from nupa.model.errors import ModelError
+from nupa.model.network.build import graph
+from nupa.model.network.network import Network
+from nupa.model.work.phase import NO_PACE, Operation, Phase, Plan, Work
+
+#: Packets of a part: about a second of the packet engine, and of Python that lists operations.
+PACKETS_MAX = 200_000
+OPERATIONS_MAX = 20_000
+RANKS_LEAST = 2
+BYTES_LEAST = 64 << 10
+#: Limits of an endpoint that packets do not have.
+_ENDPOINT = ("message rate", "flow rate", "bus", "single rate", "window")
+
+
+def check(asked: Question, engine: Engine) -> Check:
+    """Returns the times of a part in *engine*, and in the packet engine.
+
+    ModelError: no part of the work can run in the packet engine, and why.
+    """
+    if not asked.plan.phases:
+        return _of_operations(asked)
+    for work, network, plan in _parts(asked):
+        bare = _bare(network, plan)
+        operations = list(islice(work.operations(network), OPERATIONS_MAX + 1))
+        if len(operations) > OPERATIONS_MAX:
+            continue
+        if packet_hops(network, operations) > 8 * PACKETS_MAX:
+            continue
+        found = flows(network, bare).stages if engine == "flows" else stages(network, bare)
+        done = run(
+            graph(network), transfers(network, operations), seed=asked.seed, progress=asked.tick
+        )
+        return Check(f"{work.name}, {plan.ranks} ranks", _total(found), done.time_ns)
+    raise ModelError(f"{asked.work.name} has no part of {PACKETS_MAX} packets or fewer")
+
+
+def _total(found: tuple[Stage, ...]) -> float:
+    return sum(stage.ns for stage in found)
+
+
+def _of_operations(asked: Question) -> Check:
+    """Checks the first operations of a work without phases."""
+    network = asked.network
+    listed = list(islice(asked.work.operations(network), OPERATIONS_MAX))
+    while packet_hops(network, listed) > 8 * PACKETS_MAX and len(listed) > 1:
+        listed = listed[: len(listed) // 2]
+    part: list[Operation] = [
+        one._replace(after=tuple(each for each in one.after if each < len(listed)))
+        for one in listed
+    ]
+    by_flows = fluid(network, part, LevelRoutes(network)).time_ns
+    done = run(graph(network), transfers(network, part), seed=asked.seed, progress=asked.tick)
+    return Check(f"the first {len(part)} operations", by_flows, done.time_ns)
+
+
+def _bare(network: Network, plan: Plan) -> Plan:
+    """Returns the plan without a library's own time and limits.
+
+    ModelError: an endpoint limits it, which packets do not.
+    """
+    for phase in plan.phases:
+        if phase.in_flight > 1:
+            path = network.level_path(phase.level)
+            limit = interval_ns(path, phase.operation, phase.bytes, phase.in_flight)
+            if limit.name in _ENDPOINT:
+                raise ModelError(
+                    f"{phase.name} is limited by the endpoint's {limit.name}, not by links"
+                )
+    return replace(
+        plan,
+        phases=tuple(
+            replace(phase, fixed_ns=0.0, limit=0.0, wire=1.0, start=True) for phase in plan.phases
+        ),
+        fixed_ns=0.0,
+        pace=NO_PACE,
+    )
+
+
+def _packets(network: Network, plan: Plan) -> float:
+    return sum(_of_phase(network, phase, plan.ranks) for phase in plan.phases)
+
+
+def _of_phase(network: Network, phase: Phase, ranks: int) -> float:
+    packet = network.levels[phase.level].profile.get("mtu", float(max(1, phase.bytes)))
+    senders = 1 if phase.pattern == "one" else ranks
+    return senders * phase.steps * phase.peers * ceil(max(1, phase.bytes) / packet)
+
+
+def _smaller(work: Work) -> Iterator[Work]:
+    """Yields the work with ever fewer messages, then bytes, as far as its kind has them."""
+    one: Any = work
+    if not is_dataclass(work):
+        return
+    while getattr(one, "messages", 1) > 1 and one.messages > one.in_flight:
+        one = replace(one, messages=max(one.messages // 2, one.in_flight))
+        yield one
+    while getattr(one, "bytes", 0) > BYTES_LEAST:
+        one = replace(one, bytes=one.bytes // 2)
+        yield one
+
+
+def _fewer(network: Network) -> Iterator[Network]:
+    """Yields the network with ever fewer groups of its upper levels, then of the lower ones."""
+    yield network
+    while network.endpoints > RANKS_LEAST:
+        at = max(
+            (index for index, level in enumerate(network.levels) if level.groups > 1),
+            key=lambda index: (network.levels[index].groups > RANKS_LEAST, index),
+        )
+        levels = list(network.levels)
+        levels[at] = replace(levels[at], groups=max(1, levels[at].groups // 2))
+        network = replace(network, levels=tuple(levels), drawn=None)
+        yield network
+
+
+def _parts(asked: Question) -> Iterator[tuple[Work, Network, Plan]]:
+    """Yields parts that have few enough packets: the largest networks first.
+
+    The algorithm stays the one of the whole: a library would choose another for fewer bytes.
+    """
+    base: Any = asked.work
+    algorithm, _, protocol = asked.plan.algorithm.partition("/")
+    if is_dataclass(base) and protocol and hasattr(base, "protocol"):
+        base = replace(base, algorithm=algorithm, protocol=protocol)
+    for network in _fewer(asked.network):
+        for work in (base, *_smaller(base)):
+            try:
+                plan = work.plan(network)
+            except ModelError:
+                break
+            if _packets(network, plan) <= PACKETS_MAX:
+                yield work, network, plan
+                break

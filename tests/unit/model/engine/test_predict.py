@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""predict: the engine that it chooses and why, the check by packets, seeds, and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nupa.model.answer.answer import Answer
+from nupa.model.engine import choice
+from nupa.model.engine.predict import predict
+from nupa.model.errors import ModelError
+from nupa.model.network import text as networks
+from nupa.model.network.network import Network
+from nupa.model.work import text as works
+from nupa.model.work.phase import Operation, Plan
+
+built = pytest.mark.skipif(find_spec("nupa._model") is None, reason="no packet engine is built")
+
+
+@dataclass(frozen=True)
+class Incast:
+    """All ranks but the first send to it at once: operations without phases."""
+
+    bytes: int
+    name: str = "incast"
+
+    def plan(self, network: Network) -> Plan:
+        return Plan((), "incast", "a test", self.bytes, network.endpoints)
+
+    def operations(self, network: Network) -> Iterator[Operation]:
+        for rank in range(1, network.endpoints):
+            yield Operation(rank, 0, self.bytes, "write")
+
+
+class Nothing(Incast):
+    def operations(self, network: Network) -> Iterator[Operation]:
+        yield Operation(0, 0, 0, "compute")
+
+
+def answer(work: str, on: str, ranks: int = 8, **options: object) -> Answer:
+    return predict(works.parse(work), networks.parse(on, ranks), **options)  # type: ignore[arg-type]
+
+
+def test_auto_takes_the_closed_form_where_no_link_is_shared() -> None:
+    found = answer("allreduce:1M", "ib-ndr")
+    assert (found.engine, found.engine_reason) == ("stages", "no two messages share a link")
+
+
+def test_auto_takes_flows_where_equal_transfers_share_links() -> None:
+    found = answer("allreduce:1G", "fat_tree(256,roce-400,taper=0.25)")
+    assert found.engine == "flows"
+    assert found.engine_reason.startswith("transfers share leaf out")
+
+
+def test_the_closed_form_says_that_it_has_the_tapers() -> None:
+    found = answer("alltoall:1G", "fat_tree(256,roce-400,taper=0.25)")
+    assert (found.engine, "tapers" in found.engine_reason) == ("stages", True)
+
+
+@built
+def test_auto_takes_packets_where_irregular_operations_share_links() -> None:
+    found = predict(Incast(1 << 16), networks.parse("ib-ndr", 8))
+    assert found.engine == "packets"
+    assert "so each packet is run" in found.engine_reason
+    assert sum(stage.ns for stage in found.stages) == pytest.approx(found.time_ns)
+
+
+def test_auto_takes_flows_for_more_packets_than_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "PACKET_HOPS_MAX", 10)
+    found = predict(Incast(1 << 16), networks.parse("ib-ndr", 8))
+    assert found.engine == "flows"
+    assert "too many for the packet engine" in found.engine_reason
+
+
+def test_flows_alone_serve_where_operations_do_not_meet() -> None:
+    found = predict(Incast(1 << 16), networks.parse("ib-ndr", 2))
+    assert found.engine == "flows"
+    assert "less than 5%" in found.engine_reason
+
+
+@built
+@pytest.mark.parametrize(
+    ("work", "on"),
+    [
+        ("write:8", "ib-hdr"),
+        ("read:64K", "roce-100"),
+        ("load:64", "cxl-gen6x4"),
+        ("write-bw:64K", "ib-hdr"),
+        ("allreduce:64M,algorithm=ring", "ib-ndr"),
+        ("alltoall:64M", "fat_tree(64,roce-400)"),
+        ("allgather:16M,algorithm=direct", "ualink-200g"),
+    ],
+)
+def test_a_check_finds_the_same_time_packet_by_packet(work: str, on: str) -> None:
+    found = answer(work, on, 2 if "all" not in work else 8, check=True)
+    assert found.check is not None
+    assert abs(found.check.gap) < 0.02, found.check
+    assert found.seed == 1
+
+
+def test_a_check_that_cannot_be_is_a_warning_with_its_reason() -> None:
+    found = answer("write-bw:8", "ib-hdr", 2, check=True)
+    assert found.check is None
+    assert any("no check" in each and "message rate" in each for each in found.warnings)
+
+
+@built
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, (1 << 64) - 1))
+def test_the_same_seed_gives_the_same_answer(seed: int) -> None:
+    network = networks.parse("fat_tree(16,roce-400,radix=8)")
+    first, second = (
+        predict(Incast(1 << 14), network, "packets", seed=seed, spans=True) for _ in range(2)
+    )
+    assert first == second
+    assert first.seed == seed
+
+
+def test_each_engine_that_is_asked_for_is_taken() -> None:
+    for engine in ("stages", "flows"):
+        assert answer("allreduce:1M", "ib-ndr", engine=engine).engine == engine
+    with pytest.raises(ModelError, match="no engine 'fast': there are auto, stages"):
+        answer("allreduce:1M", "ib-ndr", engine="fast")
+    with pytest.raises(ModelError, match="incast has no closed form"):
+        predict(Incast(8), networks.parse("ib-ndr", 8), "stages")
+
+
+def test_a_work_that_takes_no_time_is_an_error_that_names_it() -> None:
+    with pytest.raises(ModelError, match=r"incast on ib-ndr: .* found a time of 0 ns"):
+        predict(Nothing(8), networks.parse("ib-ndr", 8))
+
+
+@pytest.mark.parametrize(
+    ("work", "on", "ranks", "message"),
+    [
+        ("allreduce:1M", "nvl(1000)", 0, "domain"),
+        ("load:64", "ib-ndr", 2, "no loads and stores"),
+        ("allreduce:1M,algorithm=nvls", "ib-ndr", 8, "does not reduce in its switches"),
+        ("allreduce:1M", "ib-ndr", 1, "1"),
+    ],
+)
+def test_an_impossible_question_is_an_error_that_names_it(
+    work: str, on: str, ranks: int, message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        answer(work, on, ranks)
