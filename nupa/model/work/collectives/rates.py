@@ -14,7 +14,8 @@ from nupa.model.work.phase import NO_PACE, Pace, Phase
 _TIMES = {"all-to-all": "pairs", "peer": "pairs", "pat": "pairs"}
 
 
-_TREE_CHANNEL_BYTES = 32768  # of LL: NCCL, enqueue.cc: 8 B for each of 512 threads, and its parts
+#: Of LL: the size at which a tree opens another channel, from nccl-polaris-a100-n2.csv.
+_TREE_CHANNEL_BYTES = 16384
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,9 @@ class Rates:
             found += (peers - 1) * each[self.protocol]
         if net and name == "tree":
             found += self.proxy_ns(self.bytes / _TREE_CHANNEL_BYTES)
+            profile = self.shape.network.levels[level].profile
+            if self.protocol == "LL" and self.bytes > profile.get("eager", self.bytes):
+                found += profile["rendezvous"]
         return found
 
     def ring_pace(self, steps: int) -> Pace:
