@@ -16,6 +16,7 @@ from nupa.model.work.phase import Plan, Work
 
 def _warnings(network: Network, plan: Plan) -> Iterator[str]:
     yield from network.notes
+    yield from plan.warnings
     levels = {phase.level: phase for phase in plan.phases}
     for level, phase in levels.items():
         profile = network.levels[level].profile

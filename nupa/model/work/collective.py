@@ -88,6 +88,12 @@ class Collective:
             pipelined=True,
             form="collective",
             fixed_ns=rates.launch_ns(self.gpus_per_process),
+            warnings=tuple(
+                f"{self.library}: {warning}"
+                for warning in shape.library.envelope.outside(
+                    self.operation, self.bytes, shape.ranks
+                )
+            ),
             pace=pace(rates, chosen.algorithm, self.operation),
         )
 

@@ -97,6 +97,7 @@ class Plan:
     pace: Pace = NO_PACE  #: of a pipelined plan
     form: Form = "time"
     messages: int = 1
+    warnings: tuple[str, ...] = ()
 
 
 class Operation(NamedTuple):

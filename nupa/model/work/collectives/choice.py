@@ -23,6 +23,8 @@ _KNOWN = {
     "broadcast": ("ring",),
     "reduce": ("ring",),
 }
+_NVLS = "nvls"  # NCCL's name; of other fabrics, by the beginning of their names
+_NAMES = {"nvlink": _NVLS, "ualink": "ualink"}
 _SIMPLE_ONLY = ("nvls", "nvls-tree", "collnet", "pat")
 _PLATEAU_BYTES = 64  # a channel and a rank; tuning.cc: "plateau effect of ring"
 _ARITY_NS = 400.0  # CollNet: a further rank of a node
@@ -153,7 +155,7 @@ class _Estimator:
                 )
             return base + (steps - between) * node + between * net
         if algorithm == "tree":
-            return base + 2 * ((shape.local - 1) * node + depth * net)
+            return base + 2 * (shape.chain_hops * node + depth * net)
         if algorithm == "nvls":
             return node + (0.0 if self.single else net)
         if algorithm == "nvls-tree":
@@ -212,17 +214,24 @@ class _Estimator:
         return all(table.row(name)["LL128"] for name in names)
 
 
+def _in_network_name(shape: Shape) -> str:
+    """Returns what reduction in the switches of a fabric is called."""
+    name = shape.gpu.name
+    return next((each for start, each in _NAMES.items() if name.startswith(start)), "in-network")
+
+
 def estimates(shape: Shape, operation: str, size_bytes: int) -> Iterator[Estimate]:
     """Yields what NCCL expects of each algorithm and protocol that it considers."""
     of = "all-reduce" if operation == "barrier" else operation
     estimator = _Estimator(shape, of)
+    name = _in_network_name(shape)
     for algorithm in _KNOWN.get(of, ()):
         for protocol in PROTOCOLS:
             if not estimator.enabled(algorithm, protocol):
                 continue
             ns = estimator.time_ns(algorithm, protocol, size_bytes)
             if ns is not None:
-                yield Estimate(algorithm, protocol, ns)
+                yield Estimate(name if algorithm == _NVLS else algorithm, protocol, ns)
 
 
 def choose(

@@ -31,7 +31,7 @@ def _whole(_ranks: int) -> float:
 
 
 _ANY = ("ring", "halving-doubling", "direct", "hierarchical")
-_IN_NETWORK = ("nvls", "ualink", "sharp")
+_IN_NETWORK = ("in-network", "nvls", "ualink", "sharp")
 
 #: nccl-tests, doc/PERFORMANCE.md.  *bytes* is the whole vector: of an all-gather what a rank has at
 #: the end, of a reduce-scatter what it has at the start, of an all-to-all what it sends to all.

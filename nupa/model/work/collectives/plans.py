@@ -87,8 +87,9 @@ def tree(
     shape = rates.shape
     rounds = 2 if operation in (_TWICE, "barrier") else 1
     if shape.local > 1:
-        hops = rounds * (shape.local - 1)  # of a chain, whose end differs between channels
-        yield _phase(rates, "tree", 0, hops, hops * size_bytes / shape.local)
+        # The chain ends at another rank for each channel: all but one of a node send.
+        total = rounds * size_bytes * (shape.local - 1) / shape.local
+        yield _phase(rates, "tree", 0, rounds * shape.chain_hops, total)
     for index, level in shape.net_levels():
         depth = max(1, int(log2(level.groups)))
         share = rounds / 2 if level.groups == 2 and double else rounds
@@ -216,6 +217,7 @@ PLANS: Mapping[str, Callable[[Rates, str, int], Iterator[Phase]]] = {
     "direct": direct,
     "hierarchical": hierarchical,
     "pat": pat,
+    "in-network": in_network,
     "nvls": in_network,
     "ualink": in_network,
     "sharp": in_network,

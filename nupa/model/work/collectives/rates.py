@@ -134,7 +134,7 @@ class Rates:
             return NO_PACE
         of_proxy = self._most_channels("proxy-channels", self.shape.net.profile.name)
         channels = max(of_proxy, round(self.shape.local * self.shape.net.ways))
-        depth = self.shape.local - 1 + int(log2(self.shape.nodes))
+        depth = self.shape.chain_hops + int(log2(self.shape.nodes))
         of_channel = self.bytes / channels
         chunk = self.shape.library["window"]
         for least, rounds in ((131072, 8), (65536, 4), (32768, 1)):

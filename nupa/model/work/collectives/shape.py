@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil, log2
 
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Level, Network
@@ -57,6 +58,17 @@ class Shape:
     @property
     def nodes(self) -> int:
         return self.ranks // self.local
+
+    @cached_property
+    def tray(self) -> int:
+        """Returns the GPUs of a tray: a tree has chains in those, whatever fabric joins trays."""
+        most = int(self.cell("fabric", "tray", self.gpu.name))
+        return most if self.local > most and self.local % most == 0 else self.local
+
+    @property
+    def chain_hops(self) -> int:
+        """Returns the hops of a tree in a node: a chain in a tray, and a tree over its trays."""
+        return self.tray - 1 + ceil(log2(self.local / self.tray))
 
     @property
     def node(self) -> Level:

@@ -108,13 +108,18 @@ def _tree_edges(shape: Shape, mirrored: bool, head: int = 0) -> list[tuple[int, 
     The chains end at place *head* of each node.  *mirrored*: the leaves of the other tree are its
     inner nodes, but the root is the same.
     """
-    local, nodes = shape.local, shape.nodes
-    parents = _parents(nodes)
+    local, nodes, tray = shape.local, shape.nodes, shape.tray
+    parents, trays = _parents(nodes), _parents(local // tray)
+    inside = [(place, place - 1) for place in range(local - 1, 0, -1) if place % tray]
+    inside += [
+        (place * tray, trays[place] * tray)
+        for place in sorted(range(1, local // tray), key=lambda each: -_depth(trays, each))
+    ]
     order = [0, *range(2, nodes), 1][:nodes] if mirrored else list(range(nodes))
     edges = [
-        (node * local + (place + head) % local, node * local + (place + head - 1) % local)
+        (node * local + (child + head) % local, node * local + (parent + head) % local)
         for node in range(nodes)
-        for place in range(local - 1, 0, -1)
+        for child, parent in inside
     ]
     edges += [
         (order[place] * local + head, order[parents[place]] * local + head)
@@ -368,6 +373,7 @@ TRANSFERS: Mapping[str, Callable[[Shape, str], Schedule]] = {
     "direct": direct,
     "hierarchical": hierarchical,
     "pat": pat,
+    "in-network": in_network,
     "nvls": in_network,
     "ualink": in_network,
     "sharp": in_network,

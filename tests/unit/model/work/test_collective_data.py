@@ -18,7 +18,7 @@ from nupa.model.work.collectives.schedule import Schedule, Transfer
 from nupa.model.work.collectives.shape import Shape
 from nupa.model.work.collectives.transfers import TRANSFERS
 
-ONE_LEVEL = ("nvls", "ualink", "sharp")
+ONE_LEVEL = ("in-network", "nvls", "ualink", "sharp")
 NODES = ("nvls-tree", "collnet")
 
 

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The plans of collectives: known closed forms, and what NVLink's generations make of a ring."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nupa.model.engine.predict import predict
+from nupa.model.engine.stages import stages
+from nupa.model.network.network import Level, Network
+from nupa.model.profile.profile import load
+from nupa.model.work.collective import Collective
+from nupa.model.work.collectives.names import OPERATIONS
+from nupa.model.work.collectives.rates import Rates
+from nupa.model.work.collectives.shape import Shape
+from nupa.model.work.phase import Pace
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def node(gpus: int, fabric: str = "nvlink4") -> Network:
+    return Network(fabric, (Level("node", gpus, load(fabric)),))
+
+
+def nodes(count: int, gpus: int, net: str = "ib-ndr") -> Network:
+    inside = Level("node", gpus, load("nvlink4"))
+    return Network("nodes", (inside, Level("net", count, load(net), 3)))
+
+
+def sent(network: Network, work: Collective) -> list[float]:
+    """Returns the bytes that a rank sends over each level."""
+    found = [0.0] * len(network.levels)
+    for phase in work.plan(network).phases:
+        found[phase.level] += phase.bytes * phase.steps * phase.peers
+    return found
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 17])
+def test_bus_factors_are_those_of_nccl_tests(ranks: int) -> None:
+    whole = {"broadcast", "reduce", "send-recv", "barrier"}
+    for name, operation in OPERATIONS.items():
+        factor = operation.bus_factor(ranks)
+        expected = 1.0 if name in whole else (ranks - 1) / ranks * (1 + (name == "all-reduce"))
+        assert factor == pytest.approx(expected)
+
+
+@given(st.integers(2, 64), st.integers(20, 34))
+def test_a_ring_all_reduce_sends_two_s_of_n_less_one_over_n(ranks: int, exponent: int) -> None:
+    size = 1 << exponent
+    (found,) = sent(node(ranks), Collective("all-reduce", size, "ring"))
+    assert found == pytest.approx(2 * size * (ranks - 1) / ranks, rel=1e-3)
+
+
+@given(st.integers(2, 64))
+def test_in_network_a_rank_sends_s_and_its_part(ranks: int) -> None:
+    (found,) = sent(node(ranks), Collective("all-reduce", GIB, "nvls"))
+    assert found == pytest.approx(GIB * (1 + 1 / ranks), rel=1e-6)
+    (gathered,) = sent(node(ranks), Collective("all-gather", GIB, "nvls"))
+    assert gathered == GIB
+
+
+def test_rings_of_nodes_leave_by_all_adapters() -> None:
+    inside, between = sent(nodes(4, 8), Collective("all-reduce", GIB, "ring"))
+    total = 2 * GIB * 31 / 32
+    assert inside == pytest.approx(total * 7 / 8, rel=1e-6)
+    assert between == pytest.approx(total / 8, rel=1e-6)
+
+
+def test_the_trees_of_two_nodes_send_the_vector_once_over_the_net() -> None:
+    _, two = sent(nodes(2, 8), Collective("all-reduce", GIB, "double-tree"))
+    _, four = sent(nodes(4, 8), Collective("all-reduce", GIB, "double-tree"))
+    assert (two, four) == (GIB / 8, 2 * GIB / 8)
+
+
+def test_halving_and_doubling_and_a_direct_exchange_send_no_more_than_a_ring() -> None:
+    ring = sum(sent(node(8), Collective("all-reduce", GIB, "ring")))
+    for algorithm in ("halving-doubling", "direct", "hierarchical"):
+        found = sum(sent(node(8), Collective("all-reduce", GIB, algorithm)))
+        assert found == pytest.approx(ring, rel=1e-6), algorithm
+
+
+def test_an_exchange_between_nodes_sends_what_is_elsewhere() -> None:
+    inside, between = sent(nodes(4, 8), Collective("all-to-all", GIB))
+    assert inside == pytest.approx(GIB * 7 / 32)
+    assert between == pytest.approx(GIB * 24 / 32)
+
+
+#: Both directions in GB/s of all links of a GPU: NVIDIA's table.
+NVLINK = {"nvlink1": 160, "nvlink2": 300, "nvlink3": 600, "nvlink4": 900, "nvlink5": 1800}
+
+
+@pytest.mark.parametrize(("fabric", "both"), NVLINK.items())
+def test_the_table_of_nvlink_and_what_a_ring_makes_of_it(fabric: str, both: float) -> None:
+    level = node(8, fabric).levels[0]
+    rate = level.profile["rate"] * level.ways
+    assert 2 * rate == pytest.approx(both * 1e9)
+    answer = predict(Collective("all-reduce", 16 * GIB, "ring"), node(8, fabric))
+    # A ring reaches 0.76 to 0.81 of one direction: 235, 365 and 682 GB/s on Ampere to Blackwell.
+    assert 0.74 * rate < answer.busbw_bytes_per_s < 0.82 * rate
+
+
+@pytest.mark.parametrize(("fabric", "expected"), [("nvlink4", 480.0), ("nvlink5", 838.0)])
+def test_nvls_has_a_bus_bandwidth_above_a_rings(fabric: str, expected: float) -> None:
+    network = node(8, fabric)
+    nvls = predict(Collective("all-reduce", 16 * GIB), network)
+    ring = predict(Collective("all-reduce", 16 * GIB, "ring"), network)
+    assert nvls.algorithm == "nvls/Simple"
+    assert nvls.busbw_bytes_per_s == pytest.approx(expected * 1e9, rel=0.03)
+    assert nvls.time_ns < ring.time_ns
+
+
+def test_channels_of_a_pair_double_with_the_size() -> None:
+    shape = Shape(node(8), load("nccl"))
+    found = {
+        exponent: Rates(shape, "send-recv", "Simple", 1 << exponent).pair_channels()
+        for exponent in (25, 26, 27, 28, 29, 34)
+    }
+    # 8 x H100: 80 GB/s to 64 MiB, then 162, 299 and the link's 356.
+    assert found == {25: 4, 26: 4, 27: 8, 28: 16, 29: 32, 34: 32}
+
+
+def test_chunks_of_in_network_reduction_double_at_64_mib_and_1_gib() -> None:
+    def rate(size: int) -> float:
+        (phase,) = Collective("all-reduce", size).plan(node(8)).phases
+        return phase.limit
+
+    assert rate(64 * MIB - 4) < 0.95 * rate(64 * MIB) < 0.95 * rate(GIB)
+    assert rate(64 * MIB) == pytest.approx(rate(GIB - 4))
+    assert rate(GIB) == pytest.approx(rate(16 * GIB))
+
+
+def test_a_proxy_hides_behind_long_transfers_only() -> None:
+    pace = Pace(10, 50.0, 1.0)
+    assert pace.visible_ns(0.0) == 500
+    assert pace.visible_ns(200.0) == 300
+    assert pace.visible_ns(1000.0) == 0
+    assert Pace(10, 50.0, 0.0).visible_ns(1000.0) == 500
+
+
+def test_a_process_with_more_gpus_launches_later() -> None:
+    one, eight = (
+        sum(stage.ns for stage in stages(node(8), work.plan(node(8))))
+        for work in (Collective("all-reduce", 8), Collective("all-reduce", 8, gpus_per_process=8))
+    )
+    assert eight - one == pytest.approx(7 * 1200)
+
+
+def test_reduction_in_the_switches_shortens_ualinks_pod() -> None:
+    plain, reducing = (
+        predict(Collective("all-reduce", GIB), node(1024, fabric))
+        for fabric in ("ualink-200g", "ualink-common-2.0")
+    )
+    assert reducing.algorithm == "ualink/Simple"
+    assert 1.5 < plain.time_ns / reducing.time_ns < 2.5
+
+
+def test_a_tree_in_a_large_domain_is_no_chain_of_all_ranks() -> None:
+    shape = Shape(node(1024, "ualink-200g"), load("nccl"))
+    assert shape.chain_hops == 7 + 7
+    assert predict(Collective("all-reduce", 8), node(1024, "ualink-200g")).time_ns < 100e3
+
+
+def test_more_bytes_never_take_less_time_with_one_algorithm() -> None:
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    for algorithm in ("ring", "double-tree", "halving-doubling", "direct", "hierarchical"):
+        network = nodes(rng.choice([2, 4, 8]), 8)
+        sizes = sorted(rng.randrange(1, 1 << 34) for _ in range(20))
+        times = [
+            sum(each.ns for each in stages(network, work.plan(network)))
+            for work in (Collective("all-reduce", size, algorithm, "Simple") for size in sizes)
+        ]
+        assert all(b >= a * 0.999 for a, b in pairwise(times)), algorithm
+
+
+def test_a_slower_net_is_slower() -> None:
+    times = [
+        predict(Collective("all-reduce", GIB), nodes(8, 8, net)).time_ns
+        for net in ("ib-xdr", "ib-ndr", "ib-hdr", "ib-edr")
+    ]
+    assert times == sorted(times)
+
+
+def test_an_adapter_that_two_gpus_share_halves_the_rate() -> None:
+    alone = nodes(8, 4)
+    shared = replace(alone, levels=(alone.levels[0], replace(alone.levels[1], nics=0.5)))
+    times = [
+        predict(Collective("all-gather", 4 * GIB, "ring"), each).time_ns for each in (alone, shared)
+    ]
+    assert times[1] / times[0] == pytest.approx(2, rel=0.03)
