@@ -13,7 +13,7 @@ import sys
 from build_engine import CSRC, declarations, marked
 from cffi import FFI
 
-HEADERS = ("model/packets.h",)
+HEADERS = ("model/packets.h", "model/flows.h")
 
 
 def model_source() -> FFI:

@@ -52,12 +52,15 @@ def max_min(
             heap.append((demand.limit, order + index, (None, index)))
     heapify(heap)
     left = len(demands)
+    filled = 0.0  # rates only grow: a lower level is rounding
     while heap and left:
         level, place, resource = heappop(heap)
+        level = max(level, filled)
         if place >= order:
             index = place - order
             if rates[index] < 0:
                 left -= 1
+                filled = level
                 _keep(demands, rates, index, level, free, weight, waiting)
             continue
         if weight[resource] <= 0:
@@ -66,6 +69,7 @@ def max_min(
         if now > level * (1 + 1e-12):
             heappush(heap, (now, place, resource))
             continue
+        filled = level
         for index in users[resource]:
             if rates[index] < 0:
                 bound[index] = resource

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nupa.model.engine import fluid_compiled
 from nupa.model.engine.flows import flows
 from nupa.model.engine.fluid import Done, fluid
 from nupa.model.engine.message import message, wire_bytes
@@ -40,7 +41,7 @@ WIRE = _only_rate()
 
 def _run(network: Network, operations: list[Operation], drawn: bool = False) -> Done:
     routes = GraphRoutes(graph(network)) if drawn else LevelRoutes(network)
-    return fluid(network, operations, routes)
+    return fluid(network, operations, routes, compiled=False)
 
 
 def _plan(*phases: Phase, pipelined: bool = False) -> Plan:
@@ -220,34 +221,60 @@ def test_in_network_reduction_loads_each_port_once() -> None:
     )
 
 
-@given(st.data())
-@settings(deadline=None)
-def test_what_is_sent_is_received_and_no_link_is_above_its_rate(data: st.DataObject) -> None:
-    network = data.draw(
-        st.sampled_from([fat_tree(16, WIRE, radix=8), rail(16, WIRE, WIRE, node=4), nvl(4, WIRE)])
-    )
+@st.composite
+def _works(draw: st.DrawFn) -> tuple[Network, list[Operation]]:
+    networks = [fat_tree(16, WIRE, radix=8), rail(16, WIRE, WIRE, node=4), fat_tree(16, HDR)]
+    network = draw(st.sampled_from(networks))
     ranks = st.integers(0, network.endpoints - 1)
     work: list[Operation] = []
-    for index in range(data.draw(st.integers(1, 25))):
-        after = data.draw(st.sets(st.integers(0, index - 1), max_size=2)) if index else set()
-        rank, peer = data.draw(ranks), data.draw(ranks)
-        work.append(
-            Operation(
-                rank, peer, data.draw(st.integers(1, 5000)), "write", tuple(after),
-                data.draw(st.integers(0, 3000)) if rank == peer else 0,
-            )
-        )  # fmt: skip
-    for drawn in (False, True):
-        done = _run(network, work, drawn)
-        assert done.received == pytest.approx(done.sent)
-        assert sum(stage.ns for stage in done.stages) == pytest.approx(done.time_ns)
-        assert all(load.busy <= 1 + 1e-9 for load in done.links)
-        for index, each in enumerate(work):
-            assert done.ends_ns[index] >= max((done.ends_ns[a] for a in each.after), default=0)
-            alone = each.compute_ns if each.rank == each.peer else each.bytes
-            start = max((done.ends_ns[a] for a in each.after), default=0)
-            assert done.ends_ns[index] - start >= alone * (1 - 1e-9)
-        assert done.ends_ns == _run(network, work, drawn).ends_ns, "the same again"
+    for index in range(draw(st.integers(1, 25))):
+        after = draw(st.sets(st.integers(0, index - 1), max_size=2)) if index else set()
+        rank, peer = draw(ranks), draw(ranks)
+        compute_ns = draw(st.integers(0, 3000)) if rank == peer else 0
+        size = draw(st.integers(1, 5000))
+        work.append(Operation(rank, peer, size, "write", tuple(after), compute_ns))
+    return network, work
+
+
+@given(_works(), st.booleans())
+@settings(deadline=None)
+def test_what_is_sent_is_received_and_no_link_is_above_its_rate(
+    asked: tuple[Network, list[Operation]], drawn: bool
+) -> None:
+    network, work = asked
+    done = _run(network, work, drawn)
+    assert done.received == pytest.approx(done.sent)
+    assert sum(stage.ns for stage in done.stages) == pytest.approx(done.time_ns)
+    assert all(load.busy <= 1 + 1e-9 for load in done.links)
+    rate = network.levels[0].port_bytes_per_s
+    for index, each in enumerate(work):
+        start = max((done.ends_ns[earlier] for earlier in each.after), default=0)
+        alone = each.compute_ns if each.rank == each.peer else each.bytes / rate * 1e9
+        assert done.ends_ns[index] - start >= alone * (1 - 1e-9)
+    assert done.ends_ns == _run(network, work, drawn).ends_ns, "the same again"
+
+
+@pytest.mark.skipif(not fluid_compiled.is_built(), reason="nupa._model is not built")
+@given(_works(), st.booleans())
+@settings(deadline=None)
+def test_the_engine_in_c_finds_what_the_one_in_python_finds(
+    asked: tuple[Network, list[Operation]], drawn: bool
+) -> None:
+    network, work = asked
+    routes = GraphRoutes(graph(network)) if drawn else LevelRoutes(network)
+    slow, fast = (fluid(network, work, routes, compiled) for compiled in (False, True))
+    assert fast.ends_ns == pytest.approx(slow.ends_ns)
+    assert fast.received == pytest.approx(slow.received)
+    assert fast.energy_pj == slow.energy_pj
+    assert dict(fast.stages) == pytest.approx(dict(slow.stages), abs=1e-6)
+
+
+@pytest.mark.skipif(not fluid_compiled.is_built(), reason="nupa._model is not built")
+def test_the_engine_in_c_names_operations_that_wait_in_a_circle() -> None:
+    network = one_switch(2, WIRE)
+    with pytest.raises(ModelError, match="operation 0 never starts"):
+        fluid(network, [Operation(0, 1, 1, "write", (0,))], LevelRoutes(network), compiled=True)
+    assert fluid(network, [], LevelRoutes(network), compiled=True).time_ns == 0
 
 
 def test_one_hashed_path_is_as_slow_as_its_collisions_and_spraying_is_not() -> None:
