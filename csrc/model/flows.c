@@ -21,7 +21,7 @@ struct run {
 	uint32_t events;
 	uint64_t order;
 	uint32_t *waits, *follower_start, *follower;
-	uint32_t *issued; /* by a rank: its operation before */
+	uint32_t *latest; /* of a lane: the operation that it started last */
 	uint32_t *changed, changes;
 	uint32_t *changed_at; /* of a class: the round in which it changed */
 	uint32_t round, done;
@@ -69,18 +69,17 @@ static void operation_ready(struct run *run, uint32_t at, double now_ns, uint32_
 	const struct nupa_model_flow_work *work = run->work;
 	struct nupa_model_flow_result *result = run->result;
 	const bool flows = work->class_of[at] != FLOW_NONE;
-	const uint32_t before = run->issued[work->rank[at]];
+	const uint32_t before = run->latest[work->lane[at]];
 
 	result->ready_ns[at] = now_ns;
 	result->cause[at] = cause;
 	result->why[at] = cause == FLOW_NONE ? NUPA_MODEL_AT_ONCE : NUPA_MODEL_AFTER;
-	if (flows && before != FLOW_NONE && result->ready_ns[before] + work->gap_ns[at] > now_ns) {
-		result->ready_ns[at] = result->ready_ns[before] + work->gap_ns[at];
+	if (before != FLOW_NONE && result->ready_ns[before] + work->busy_ns[before] > now_ns) {
+		result->ready_ns[at] = result->ready_ns[before] + work->busy_ns[before];
 		result->cause[at] = before;
 		result->why[at] = NUPA_MODEL_IN_TURN;
 	}
-	if (flows)
-		run->issued[work->rank[at]] = at;
+	run->latest[work->lane[at]] = at;
 	event_push(run, result->ready_ns[at] + work->before_ns[at], at,
 		   flows ? FLOW_STARTS : FLOW_COMPLETES);
 }
@@ -177,14 +176,14 @@ static bool run_init(struct run *run)
 	run->waits = calloc(count + 1ul, sizeof(*run->waits));
 	run->follower_start = calloc(count + 2ul, sizeof(*run->follower_start));
 	run->follower = calloc(edges + 1ul, sizeof(*run->follower));
-	run->issued = calloc(work->ranks + 1ul, sizeof(*run->issued));
+	run->latest = calloc(work->lanes + 1ul, sizeof(*run->latest));
 	run->changed = calloc(work->classes + 1ul, sizeof(*run->changed));
 	run->changed_at = calloc(work->classes + 1ul, sizeof(*run->changed_at));
-	if (!run->event || !run->waits || !run->follower_start || !run->follower || !run->issued ||
+	if (!run->event || !run->waits || !run->follower_start || !run->follower || !run->latest ||
 	    !run->changed || !run->changed_at || !sharing_init(&run->sharing, work))
 		return false;
-	for (uint32_t rank = 0; rank < work->ranks; rank++)
-		run->issued[rank] = FLOW_NONE;
+	for (uint32_t lane = 0; lane < work->lanes; lane++)
+		run->latest[lane] = FLOW_NONE;
 	/* Counted two places ahead, so that filling moves each start to where it belongs. */
 	for (uint32_t it = 0; it < edges; it++)
 		run->follower_start[work->after[it] + 2]++;
@@ -207,7 +206,7 @@ static void run_free(struct run *run)
 	free(run->waits);
 	free(run->follower_start);
 	free(run->follower);
-	free(run->issued);
+	free(run->latest);
 	free(run->changed);
 	free(run->changed_at);
 }

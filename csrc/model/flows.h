@@ -13,18 +13,18 @@
 enum nupa_model_flow_cause {
 	NUPA_MODEL_AT_ONCE, /* it waited for nothing */
 	NUPA_MODEL_AFTER,   /* for the completion of `cause` */
-	NUPA_MODEL_IN_TURN, /* for its rank, which issued `cause` before it */
+	NUPA_MODEL_IN_TURN, /* for its lane, which `cause` occupied */
 };
 
 /* An operation has a class, or takes `before_ns` alone: then its class is NONE (UINT32_MAX). */
 struct nupa_model_flow_work {
-	uint32_t operations, classes, resources, ranks;
-	const uint32_t *rank; /* who issues it */
+	uint32_t operations, classes, resources, lanes;
+	const uint32_t *lane; /* a thread: it starts one operation at a time */
 	const uint32_t *class_of;
 	const double *bytes;         /* on the wire */
 	const double *before_ns;     /* from its start to its first byte on the wire */
 	const double *after_ns;      /* from its last byte to its completion */
-	const double *gap_ns;        /* from the rank's operation before it */
+	const double *busy_ns;       /* from its start until its lane starts another */
 	const uint32_t *after_start; /* operations + 1 indices into `after` */
 	const uint32_t *after;       /* operations that must have completed */
 	const double *limit;         /* of a flow of each class; or infinite */
@@ -44,8 +44,7 @@ struct nupa_model_flow_result {
 	uint64_t events;
 };
 
-/* 0, or -1: no memory; or the number of operations that never complete, of which `cause` of the
- * first result is the first. */
+/* The number of operations that never complete, whose end is -1; or -1: no memory. */
 int64_t nupa_model_flows_run(const struct nupa_model_flow_work *work,
 			     struct nupa_model_flow_result *result);
 /* cffi: end */

@@ -60,7 +60,7 @@ class _Engine:
         self.users: dict[Hashable, dict[int, _Running]] = {}
         self.pending: list[tuple[float, int, int, int]] = []  #: time, order, kind, index
         self.finishes: list[tuple[float, int, int, _Running]] = []
-        self.issued: dict[int, int] = {}
+        self.latest: dict[tuple[int, int], int] = {}
         self.sequence = 0
         for index, each in enumerate(made.operations):
             for earlier in each.after:
@@ -99,16 +99,16 @@ class _Engine:
         """Takes an operation whose predecessors have completed."""
         times, known = self.times, self.made.known[index]
         times.ready[index], times.cause[index] = now, cause
-        if self.made.class_of[index] < 0:
-            self._later(now + known.before, _COMPLETES, index)
-            return
-        rank = self.made.operations[index].rank
-        last = self.issued.get(rank, -1)
-        if last >= 0 and times.ready[last] + known.gap > now:
-            times.ready[index] = times.ready[last] + known.gap
+        each = self.made.operations[index]
+        lane = (each.rank, each.lane)
+        last = self.latest.get(lane, -1)
+        free = times.ready[last] + self.made.known[last].busy if last >= 0 else 0.0
+        if free > now:
+            times.ready[index] = free
             times.cause[index], times.in_turn[index] = last, True
-        self.issued[rank] = index
-        self._later(times.ready[index] + known.before, _STARTS, index)
+        self.latest[lane] = index
+        kind = _STARTS if self.made.class_of[index] >= 0 else _COMPLETES
+        self._later(times.ready[index] + known.before, kind, index)
 
     def _start(self, index: int, now: float, changed: dict[int, _Running]) -> None:
         """Puts an operation's bytes on the wire."""

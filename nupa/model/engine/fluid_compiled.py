@@ -50,19 +50,21 @@ def run(made: Prepared) -> Times:
     uses = [numbers.setdefault(r, len(numbers)) for each in made.classes for r in each.uses]
     resources = list(numbers)
     count = len(made.operations)
+    threads: dict[tuple[int, int], int] = {}
+    lanes = [threads.setdefault((each.rank, each.lane), len(threads)) for each in made.operations]
     work = ffi.new(
         "struct nupa_model_flow_work *",
         {
             "operations": count,
             "classes": len(made.classes),
             "resources": len(resources),
-            "ranks": made.network.endpoints,
-            "rank": words(each.rank for each in made.operations),
+            "lanes": len(threads),
+            "lane": words(lanes),
             "class_of": words(_NONE if each < 0 else each for each in made.class_of),
             "bytes": reals(each.size for each in made.known),
             "before_ns": reals(each.before for each in made.known),
             "after_ns": reals(each.after for each in made.known),
-            "gap_ns": reals(each.gap for each in made.known),
+            "busy_ns": reals(each.busy for each in made.known),
             "after_start": words(_starts(len(each.after) for each in made.operations)),
             "after": words(earlier for each in made.operations for earlier in each.after),
             "limit": reals(each.limit for each in made.classes),

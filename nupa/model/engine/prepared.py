@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nupa.model.answer.answer import LinkLoad, Stage
-from nupa.model.engine.message import ANSWERED, message, serialisation_ns, wire_bytes
+from nupa.model.engine.message import message, serialisation_ns, wire_bytes
 from nupa.model.engine.routes import Routes
 from nupa.model.errors import ModelError
 from nupa.model.network.energy import BITS, path_energy
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import ANSWERED, Operation
 
 #: Stages of a message that its sender passes before its first byte is on the wire.
 _BEFORE = frozenset(
@@ -38,7 +38,7 @@ class Known(NamedTuple):
     stages: tuple[Stage, ...]
     before: float
     after: float
-    gap: float
+    busy: float  #: until the operation's lane starts another
     size: float  #: bytes on the wire
     request: float
     limit: float
@@ -67,8 +67,8 @@ class Done(NamedTuple):
 class Times:
     """What a run finds, an entry for each operation.
 
-    *cause* is the operation that it waited for, or -1; *in_turn*: because its rank issued that one
-    before it.  *bound* is the resource that set its rate when it ended; None: its limit.
+    *cause* is the operation that it waited for, or -1; *in_turn*: because that one occupied its
+    lane.  *bound* is the resource that set its rate when it ended; None: its limit.
     """
 
     ready: list[float]
@@ -97,7 +97,7 @@ class Prepared:
         if each.peer == each.rank:
             time = float(each.compute_ns)
             stages = (Stage("computation", time),)
-            self.known.append(Known(stages, time, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
+            self.known.append(Known(stages, time, 0.0, time, 0.0, 0.0, 0.0, 0.0))
             self.class_of.append(-1)
             return
         level = self._level(each)
@@ -143,14 +143,15 @@ class Prepared:
     def _known(self, level: int, each: Operation) -> Known:
         path = self.network.level_path(level)
         profile = path.profile
-        stages = message(path, "multimem" if each.peer < 0 else each.operation, each.bytes)
+        verb = {"flush": "atomic"}.get(each.operation, each.operation)
+        stages = message(path, "multimem" if each.peer < 0 else verb, each.bytes)
         if each.compute_ns:
             stages = (Stage("computation", each.compute_ns), *stages)
         size = wire_bytes(profile, each.bytes, each.operation)
         request = 0.0
         if each.peer >= 0 and each.operation in ANSWERED:
             # The request goes the other way; its few bytes are part of the latency.
-            outward = each.bytes if each.operation == "atomic" else 0
+            outward = each.bytes if verb == "atomic" else 0
             request = serialisation_ns(profile, outward, each.operation)
         after = sum(stage.ns for stage in stages if stage.name not in _BEFORE | {_SERIALISATION})
         limit = float("inf")
@@ -160,7 +161,8 @@ class Prepared:
             stages,
             sum(stage.ns for stage in stages if stage.name in _BEFORE),
             after + request,
-            1e9 / profile["message_rate"] if "message_rate" in profile.figures else 0.0,
+            each.compute_ns
+            + (1e9 / profile["message_rate"] if "message_rate" in profile.figures else 0.0),
             size,
             request,
             limit,
@@ -208,7 +210,8 @@ class Prepared:
             earlier = times.cause[index]
             whole = not times.in_turn[index]
             if not whole:
-                yield Stage("message rate", times.ready[index] - times.ready[earlier])
+                name = "message rate" if self.class_of[earlier] >= 0 else "computation"
+                yield Stage(name, times.ready[index] - times.ready[earlier])
             index = earlier
 
     def _parts(self, index: int, times: Times) -> Iterator[Stage]:

@@ -141,6 +141,13 @@ def test_a_computation_takes_its_own_time_and_delays_what_follows() -> None:
     }  # fmt: skip
 
 
+def test_computations_of_one_lane_run_one_at_a_time() -> None:
+    network = one_switch(2, WIRE)
+    work = [Operation(0, 0, 0, "write", (), 500, lane) for lane in (0, 0, 1)]
+    done = _run(network, [*work, Operation(0, 1, 1000, "write")])
+    assert done.ends_ns == pytest.approx([500, 1000, 500, 2000])
+
+
 @pytest.mark.parametrize("drawn", [False, True])
 def test_an_incast_shares_the_last_link_and_the_shorter_flow_ends_first(drawn: bool) -> None:
     network = one_switch(5, WIRE)
@@ -232,7 +239,8 @@ def _works(draw: st.DrawFn) -> tuple[Network, list[Operation]]:
         rank, peer = draw(ranks), draw(ranks)
         compute_ns = draw(st.integers(0, 3000)) if rank == peer else 0
         size = draw(st.integers(1, 5000))
-        work.append(Operation(rank, peer, size, "write", tuple(after), compute_ns))
+        lane = draw(st.integers(0, 1))
+        work.append(Operation(rank, peer, size, "write", tuple(after), compute_ns, lane))
     return network, work
 
 
