@@ -92,11 +92,16 @@ static void class_changed(struct run *run, uint32_t class)
 	run->changed[run->changes++] = class;
 }
 
+static bool mark_before(struct flow_mark a, struct flow_mark b)
+{
+	return a.bytes < b.bytes || (a.bytes == b.bytes && a.operation < b.operation);
+}
+
 static void mark_push(struct flow_mark *heap, uint32_t count, struct flow_mark made)
 {
 	uint32_t at = count;
 
-	for (; at && made.bytes < heap[(at - 1) / 2].bytes; at = (at - 1) / 2)
+	for (; at && mark_before(made, heap[(at - 1) / 2]); at = (at - 1) / 2)
 		heap[at] = heap[(at - 1) / 2];
 	heap[at] = made;
 }
@@ -111,9 +116,9 @@ static void mark_pop(struct flow_mark *heap, uint32_t count)
 
 		if (child >= count - 1)
 			break;
-		if (child + 2 < count && heap[child + 1].bytes < heap[child].bytes)
+		if (child + 2 < count && mark_before(heap[child + 1], heap[child]))
 			child++;
-		if (heap[child].bytes >= last.bytes)
+		if (!mark_before(heap[child], last))
 			break;
 		heap[at] = heap[child];
 		at = child;

@@ -140,9 +140,13 @@ static void queue_swap(struct sharing *sharing, uint32_t a, uint32_t b)
 	sharing->class[first].queue_place = b;
 }
 
-static double queue_end(const struct sharing *sharing, uint32_t at)
+/* By the end; classes that end together by their number. */
+static bool queue_before(const struct sharing *sharing, uint32_t a, uint32_t b)
 {
-	return sharing->class[sharing->queue[at]].end_ns;
+	const uint32_t first = sharing->queue[a], second = sharing->queue[b];
+	const double ends[] = { sharing->class[first].end_ns, sharing->class[second].end_ns };
+
+	return ends[0] < ends[1] || (ends[0] == ends[1] && first < second);
 }
 
 /* Moves a class to where its end belongs. */
@@ -150,14 +154,13 @@ void sharing_queue_fix(struct sharing *sharing, uint32_t class)
 {
 	uint32_t at = sharing->class[class].queue_place;
 
-	for (; at && queue_end(sharing, at) < queue_end(sharing, (at - 1) / 2); at = (at - 1) / 2)
+	for (; at && queue_before(sharing, at, (at - 1) / 2); at = (at - 1) / 2)
 		queue_swap(sharing, at, (at - 1) / 2);
 	for (;;) {
 		uint32_t least = at;
 
 		for (uint32_t child = 2 * at + 1; child <= 2 * at + 2; child++)
-			if (child < sharing->queued &&
-			    queue_end(sharing, child) < queue_end(sharing, least))
+			if (child < sharing->queued && queue_before(sharing, child, least))
 				least = child;
 		if (least == at)
 			return;

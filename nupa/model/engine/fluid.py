@@ -59,7 +59,7 @@ class _Engine:
         self.classes = [_Running(number, each) for number, each in enumerate(made.classes)]
         self.users: dict[Hashable, dict[int, _Running]] = {}
         self.pending: list[tuple[float, int, int, int]] = []  #: time, order, kind, index
-        self.finishes: list[tuple[float, int, int, _Running]] = []
+        self.finishes: list[tuple[float, int, int, _Running]] = []  #: time, class, turn
         self.latest: dict[tuple[int, int], int] = {}
         self.sequence = 0
         for index, each in enumerate(made.operations):
@@ -166,9 +166,9 @@ class _Engine:
             self.times.received += found.advance(now)
             found.rate, found.bound = rate, bound
             found.turn += 1
-            self.sequence += 1
             left = max(0.0, found.marks[0][0] - found.sent)
-            heappush(self.finishes, (now + left / rate * 1e9, self.sequence, found.turn, found))
+            end = now + left / rate * 1e9
+            heappush(self.finishes, (end, found.number, found.turn, found))
         for found in changed.values():
             if not found.flows:
                 found.rate = 0.0
