@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
+from time import perf_counter
 
 import pytest
 from hypothesis import given, settings
@@ -115,6 +117,29 @@ def test_bytes_out_are_bytes_in_on_100_000_gpus(algorithm: str) -> None:
     assert found.sent == pytest.approx(found.received)
     assert all(0 <= load.busy <= 1 for load in found.links)
     assert max(load.busy for load in found.links) > 0
+
+
+@pytest.mark.parametrize(
+    ("network", "algorithm", "limit_s"),
+    [(hpn_upn(100_000), "hierarchical", 1.0), (fat_tree(1024), "ring", 0.01)],
+    ids=["100,000 GPUs in a second", "1,024 ranks in 10 ms"],
+)
+def test_a_plan_costs_what_its_phases_cost_whatever_the_ranks(
+    network: Network, algorithm: str, limit_s: float
+) -> None:
+    work = Collective("all-reduce", 1 << 30, algorithm)
+
+    def taken() -> float:
+        start = perf_counter()
+        flows(network, work.plan(network))
+        return perf_counter() - start
+
+    tracemalloc.start()
+    flows(network, work.plan(network))
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 1 << 20
+    assert min(taken() for _ in range(5)) < limit_s
 
 
 # --- operations ------------------------------------------------------------------------------
