@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 from nupa.model.answer.answer import LinkLoad, Span, Stage
+from nupa.model.engine.cycle import cycle_stages
 from nupa.model.engine.flows import flows
 from nupa.model.engine.fluid import Done, fluid
 from nupa.model.engine.loads import energy_pj
 from nupa.model.engine.message import wire_bytes
 from nupa.model.engine.packets import Progress, Run, run
+from nupa.model.engine.parts import parts_stages
 from nupa.model.engine.routes import GraphRoutes, LevelRoutes
 from nupa.model.engine.stages import stages
 from nupa.model.engine.transfers import critical_stages, transfers
@@ -76,9 +78,25 @@ def answer_by(asked: Question, engine: Engine) -> Found:
     """
     if engine == "packets":
         return by_packets(asked, list(asked.work.operations(asked.network)), _ASKED)
+    if engine != "flows" and (asked.plan.cycle is not None or asked.plan.parts):
+        return _composed(asked)
     if asked.plan.phases:
         return _planned(asked, engine)
     return _operated(asked, engine)
+
+
+def _composed(asked: Question) -> Found:
+    """Runs a plan of circulating requests, or of parts: each part by the engine that fits."""
+    plan = asked.plan
+    if plan.cycle is not None:
+        why = f"{plan.cycle.streams} queues of {plan.cycle.depth} circulate"
+        return Found("stages", why, cycle_stages(plan.cycle), (), 0.0)
+
+    def timed(network: Network, part: Plan) -> float:
+        return _planned(replace(asked, network=network, plan=part), "auto").time_ns
+
+    found = parts_stages(plan, timed)
+    return Found("stages", "each part is run by the engine that fits", found, (), 0.0)
 
 
 def _planned(asked: Question, engine: Engine) -> Found:

@@ -61,7 +61,7 @@ SCHEMA: Mapping[str, Any] = {
     "properties": {
         "name": {"type": "string", "pattern": "^[a-z0-9][a-z0-9.-]*$"},
         "title": {"type": "string", "minLength": 1},
-        "kind": {"enum": ["fabric", "medium", "library", "base"]},
+        "kind": {"enum": ["fabric", "medium", "library", "drive", "processor", "base"]},
         "base": {"type": "string"},
         "notes": {"type": "array", "items": {"type": "string"}},
         "envelope": {

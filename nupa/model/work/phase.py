@@ -77,9 +77,76 @@ class Pace(NamedTuple):
 NO_PACE = Pace()
 
 
+class Spent(NamedTuple):
+    """Time that no link explains and that has a name: a computation, a medium, a stack's copies."""
+
+    name: str
+    ns: float
+
+
+class Station(NamedTuple):
+    """A resource for which the requests of a cycle queue: a core, a link, a drive.
+
+    A visit takes *ns*, and, with *level*, *ports* of that level for *bytes*.  A request makes
+    *visits* to *among* equal stations, which it chooses evenly.  *streams* use them.
+    """
+
+    name: str
+    ns: float = 0.0
+    visits: float = 1.0
+    among: int = 1
+    streams: int = 1
+    bytes: int = 0
+    level: int | None = None
+    ports: float = 1.0
+
+
+class Sent(NamedTuple):
+    """A message of a request, which the request waits for; *share* of the requests have it."""
+
+    phase: Phase
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Requests that circulate: each of *streams* has *depth* outstanding, and never more or less.
+
+    A request takes what *sent* and *spent* take alone, and waits at the *stations* for others.
+    *loops*: requests in a row whose time is asked.  *network* is the network as the requests see it: with the kernel's stack, for TCP.
+    """
+
+    streams: int
+    depth: int
+    sent: tuple[Sent, ...]
+    spent: tuple[Spent, ...]
+    stations: tuple[Station, ...]
+    network: Network
+    loops: int = 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a step: *plan* on *network*, *times* in a row, or a computation of *ns* each time.
+
+    *piped*: a pipeline's bubble repeats it.  *hidden_ns* of it pass behind a computation.
+    """
+
+    name: str
+    ns: float = 0.0
+    plan: Plan | None = None
+    network: Network | None = None
+    times: float = 1.0
+    piped: bool = False
+    hidden_ns: float = 0.0
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a work does on one network.
+
+    A plan has *phases*, or a *cycle* of requests, or *parts* with plans of their own: then the
+    piped parts pass *bubble* times more, in which the stages of a pipeline wait.
 
     *bytes* is what the answer's algbw divides by, and *bus_factor* makes a busbw of it (nccl-tests'
     PERFORMANCE.md).  *pipelined*: the phases overlap but for their latencies.  *form* is how the
@@ -98,6 +165,9 @@ class Plan:
     form: Form = "time"
     messages: int = 1
     warnings: tuple[str, ...] = ()
+    cycle: Cycle | None = None
+    parts: tuple[Part, ...] = ()
+    bubble: float = 0.0
 
 
 class Operation(NamedTuple):

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Closed queueing networks: how long a request takes while others circulate.
+
+Mean value analysis after Bard and Schweitzer: an arriving request finds the queue that there is on
+average, less its own part of it.  All streams are alike, so one equation in their rate remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nupa.model.answer.answer import Stage
+from nupa.model.engine.message import message, serialisation_ns
+from nupa.model.network.network import Network
+from nupa.model.work.phase import Cycle, Station
+
+_HALVINGS = 200
+
+
+class Demand(NamedTuple):
+    """What a station takes of a request: *ns* a visit; see Station."""
+
+    name: str
+    ns: float
+    visits: float = 1.0
+    among: int = 1
+    streams: int = 1
+
+
+def waits(alone_ns: float, depth: int, demands: Sequence[Demand]) -> list[float]:
+    """Returns what a request waits at each station, beside the *alone_ns* that it takes alone.
+
+    With the rate x of a stream, a request's visits v of d ns to a station of which it sees c
+    requests for each of its stream, q = x v d (1 + c q) are there: so q = x v d / (1 - x v d c).
+    The rate is that at which depth = x (alone + waits); both sides are monotonic, so halving
+    the interval finds it.
+    """
+    seen = [(each.streams - 1 / depth) / each.among for each in demands]
+    busy = [each.visits * each.ns for each in demands]
+
+    def all_waits(rate: float) -> list[float]:
+        return [d * c * (rate * d / (1 - rate * d * c)) for d, c in zip(busy, seen, strict=True)]
+
+    low = 0.0
+    high = min(
+        [depth / alone_ns, *(1 / (d * c) for d, c in zip(busy, seen, strict=True) if d * c > 0)]
+    )
+    for _ in range(_HALVINGS):
+        rate = (low + high) / 2
+        if rate in (low, high):
+            break
+        full = any(rate * d * c >= 1 for d, c in zip(busy, seen, strict=True))
+        if full or rate * (alone_ns + sum(all_waits(rate))) > depth:
+            high = rate
+        else:
+            low = rate
+    return all_waits(low)
+
+
+def demand(network: Network, station: Station) -> Demand:
+    """Returns a station's demand in ns, with the time of its bytes on a port."""
+    ns = station.ns
+    if station.level is not None:
+        base = network.levels[network.base(station.level)]
+        ns += serialisation_ns(base.profile, station.bytes) / (station.ports * base.ways)
+    return Demand(station.name, ns, station.visits, station.among, station.streams)
+
+
+def cycle_stages(cycle: Cycle) -> tuple[Stage, ...]:
+    """Returns the stages of the requests of a place in a queue: alone, and their waits."""
+    total: dict[str, float] = {}
+
+    def add(name: str, ns: float) -> None:
+        if ns:
+            total[name] = total.get(name, 0.0) + ns
+
+    for each in cycle.sent:
+        path = cycle.network.level_path(each.phase.level)
+        for stage in message(path, each.phase.operation, each.phase.bytes):
+            add(stage.name, stage.ns * each.share * each.phase.steps)
+    for spent in cycle.spent:
+        add(spent.name, spent.ns)
+    demands = [demand(cycle.network, station) for station in cycle.stations]
+    alone = sum(total.values())
+    for one, wait in zip(demands, waits(alone, cycle.depth, demands), strict=True):
+        add(f"wait: {one.name}", wait)
+    return tuple(Stage(name, ns * cycle.loops) for name, ns in total.items())
