@@ -13,7 +13,6 @@ from nupa.model.errors import ModelError
 from nupa.model.network.bare import at_rate, bare, cable
 from nupa.model.network.graph import Graph, LinkKind
 from nupa.model.network.network import Level, Network
-from nupa.model.network.path import PLAIN
 from nupa.model.network.readers.xml import Element
 from nupa.model.network.readers.xml import parse as parse_xml
 from nupa.model.profile.profile import Profile, load
@@ -56,8 +55,7 @@ def parse(data: bytes, source: str, name: str, ranks: int = 0) -> Network:
                 server.bus[pci.attributes.get("busid", "")] = server.gpus.index(child)
     gpus = len(server.gpus)
     servers = max(1, -(-ranks // gpus))
-    profile, how = _inside(server)
-    levels = [Level("server", gpus, profile, 1, PLAIN, mesh=False)]
+    levels, how = _inside(server)
     if servers > 1:
         levels.append(_outside(server, servers, source))
     notes = [f"GPUs of a server are joined by {how}"]
@@ -83,25 +81,67 @@ def _link_rate(gpu: Element, link: Element) -> float:
     return count * _XGMI[max((known for known in _XGMI if known <= gfx), default=906)] * 1e9
 
 
-def _inside(server: _Server) -> tuple[Profile, str]:
-    """Returns the profile between the GPUs of the server, and what joins them."""
+def _domains(server: _Server) -> list[set[int]]:
+    """Returns the GPUs that NVLink or XGMI joins, directly or over switches, by domain."""
+    domains: list[set[int]] = []
+    hub: set[int] = set()
+    for index, gpu in enumerate(server.gpus):
+        targets = [server.bus.get(link.attributes.get("target", "")) for link in _peers(gpu)]
+        if None in targets:
+            hub.add(index)
+        joined = {index, *(peer for peer in targets if peer is not None)}
+        apart = [domain for domain in domains if not domain & joined]
+        for domain in domains:
+            joined |= domain if domain & joined else set()
+        domains = [*apart, joined]
+    joined = hub.union(*(domain for domain in domains if domain & hub))
+    return [*(domain for domain in domains if not domain & hub), *([joined] if hub else [])]
+
+
+def _inside(server: _Server) -> tuple[list[Level], str]:
+    """Returns the levels between the GPUs of the server, and what joins them."""
+    gpus = len(server.gpus)
+    domains = _domains(server)
+    size = len(domains[0])
+    nested = all(
+        len(domain) == size and max(domain) - min(domain) == size - 1 and min(domain) % size == 0
+        for domain in domains
+    )
+    levels: list[Level] = []
+    words = []
+    if size > 1 and nested:
+        profile, word = _direct(server)
+        levels.append(Level("domain" if size < gpus else "server", size, profile))
+        words.append(f"{word} ({size} each)" if size < gpus else word)
+    if size < gpus or not levels:
+        inner = levels[0].groups if levels else 1
+        profile = bare("PCIe", _bus_rate(server), 0.0, server.root.source)
+        levels.append(Level("server", gpus // inner, profile))
+        words.append("PCIe")
+    return levels, " and ".join(words)
+
+
+def _direct(server: _Server) -> tuple[Profile, str]:
+    """Returns the profile of the first GPU's links to others."""
     gpu = server.gpus[0]
     links = _peers(gpu)
-    source = server.root.source
-    if links:
-        rate = sum(_link_rate(gpu, link) for link in links)
-        if links[0].tag == "nvlink":
-            sm = max(sm for sm in _NVLINK if sm <= gpu.number("sm"))
-            generation, count, each = _NVLINK[sm]
-            found = load(f"nvlink{generation}")
-            factor = rate / (count * each * 1e9)
-            label = f"NVLink {generation}"
-            return found if factor == 1 else at_rate(found, factor, label), label
-        return bare("XGMI", rate, 0.0, source, confidence="assumed"), "XGMI"
+    rate = sum(_link_rate(gpu, link) for link in links)
+    if links[0].tag != "nvlink":
+        return bare("XGMI", rate, 0.0, server.root.source, confidence="assumed"), "XGMI"
+    sm = max(sm for sm in _NVLINK if sm <= gpu.number("sm"))
+    generation, count, each = _NVLINK[sm]
+    found = load(f"nvlink{generation}")
+    factor = rate / (count * each * 1e9)
+    label = f"NVLink {generation}"
+    return found if factor == 1 else at_rate(found, factor, label), label
+
+
+def _bus_rate(server: _Server) -> float:
+    gpu = server.gpus[0]
     pci = next((pci for pci in server.root.all("pci") if gpu in pci.children), None)
     if pci is None:
         gpu.fail("it has no <nvlink>, and no <pci> around it")
-    return bare("PCIe", _pci_rate(pci), 0.0, source), "PCIe"
+    return _pci_rate(pci)
 
 
 def _pci_rate(pci: Element) -> float:

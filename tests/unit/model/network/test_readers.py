@@ -169,14 +169,18 @@ def test_rccl_topology_has_its_links_between_gpus() -> None:
     assert network.endpoints == 8
     made = graph(network)
     assert _kinds(made)["xgmi"] == 16  # two a GPU, each named at both ends
+    # Two hives of four, each GPU with two links; PCIe joins the hives.
+    assert [level.groups for level in network.levels] == [4, 2]
     assert network.levels[0].port_bytes_per_s == 2 * 24e9
+    assert network.levels[1].port_bytes_per_s == pytest.approx(16 * 16e9 / 8 * 128 / 130)
+    assert network.notes[0] == "GPUs of a server are joined by XGMI (4 each) and PCIe"
 
 
 def test_rccl_servers_are_joined_by_their_adapters() -> None:
     network = read(DATA / "rccl_4p2h_2nic.xml", ranks=32)
-    assert [level.groups for level in network.levels] == [8, 4]
-    assert network.levels[1].nics == 0.25
-    assert network.levels[1].port_bytes_per_s == pytest.approx(100 * GBPS / 4)
+    assert [level.groups for level in network.levels] == [4, 2, 4]
+    assert network.levels[2].nics == 0.25
+    assert network.levels[2].port_bytes_per_s == pytest.approx(100 * GBPS / 4)
     assert _kinds(graph(network))["network"] == 2 * 2 * 4
 
 
@@ -193,6 +197,40 @@ def test_gpus_without_nvlink_are_joined_by_pcie() -> None:
     assert network.levels[0].port_bytes_per_s == pytest.approx(16 * 16e9 / 8 * 128 / 130)
     assert network.levels[1].port_bytes_per_s == 200 * GBPS / 2
     assert "PCIe" in network.notes[0]
+
+
+def _gpus(links: dict[int, str]) -> bytes:
+    pci = "".join(
+        f'<pci busid="000{gpu}:00:00.0" link_speed="" link_width="0"><gpu dev="{gpu}" sm="90">'
+        f"{links[gpu]}</gpu></pci>"
+        for gpu in links
+    )
+    return f'<system version="1"><cpu numaid="0">{pci}</cpu></system>'.encode()
+
+
+def test_gpus_on_an_nvswitch_are_one_domain_at_the_rate_of_all_links() -> None:
+    # A GPU of 8 H100 has 18 links to four switches, which are no GPUs.
+    link = '<nvlink target="0000:{}:00.0" count="{}" tclass="0x068000"/>'
+    links = "".join(link.format(bus, count) for bus, count in (("d0", 5), ("d1", 4), ("d2", 5),
+                                                               ("d3", 4)))  # fmt: skip
+    network = nccl.parse(_gpus(dict.fromkeys(range(8), links)), "x.xml", "x")
+    assert [level.groups for level in network.levels] == [8]
+    assert network.levels[0].profile.name == "nvlink4"
+    made = graph(network)
+    assert sum(link.kind.rate_bytes_per_s for link in made.links() if link.source == 3) == (
+        pytest.approx(18 * 25e9 + 16 * 16e9 / 8 * 128 / 130)
+    )
+
+
+def test_gpus_whose_nvlink_joins_pairs_are_domains_of_two() -> None:
+    # As Azure's NC A100 v4: 12 links to one other GPU, and no speed of PCIe.
+    pair = '<nvlink target="000{}:00:00.0" count="12" tclass="0x030200"/>'
+    network = nccl.parse(_gpus({gpu: pair.format(gpu ^ 1) for gpu in range(4)}), "x.xml", "x")
+    assert [(level.name, level.groups) for level in network.levels] == [
+        ("domain", 2),
+        ("server", 2),
+    ]
+    assert network.levels[0].profile["rate"] == 12 * 25e9
 
 
 @pytest.mark.parametrize(
