@@ -11,7 +11,14 @@ import importlib
 from nupa.cli.common.command import Subparsers, add_command
 
 #: The commands, in the order of the help.
-COMMANDS: tuple[str, ...] = ("profiles", "validate")
+COMMANDS: tuple[str, ...] = (
+    "predict",
+    "compare",
+    "why",
+    "sweep",
+    "profiles",
+    "validate",
+)
 
 _EPILOG = """\
 These commands need no fabric.  docs/model.md explains what they compute and how right it is.
