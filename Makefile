@@ -59,7 +59,7 @@ soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of checked traffic wh
 	NUPA_FUZZ_SECONDS=$(FUZZ_SECONDS) $(UNRANDOM) ctest --test-dir $(BUILD)/asan -R fuzz \
 		--output-on-failure --no-tests=error
 
-build: $(BUILD)/built.dev ## .venv/bin/nupa, nupa/_engine, libibverbs.so.1, C tests, raw benchmarks
+build: $(BUILD)/built.dev ## .venv/bin/nupa, nupa/_engine, _model, libibverbs.so.1, C tests, raw benchmarks
 
 # --- set-up ------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ $(BUILD)/built: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/dev -DNUPA_TESTS=ON $(PYTHON_FLAG) >$(BUILD)/cmake.log \
 		|| { cat $(BUILD)/cmake.log; false; }
 	@cmake --build $(BUILD)/dev
-	@rm -rf nupa/lib nupa/bin nupa/_engine*.so
+	@rm -rf nupa/lib nupa/bin nupa/_engine*.so nupa/_model*.so
 	@cmake --install $(BUILD)/dev --prefix . >/dev/null
 	@touch $@
 
@@ -187,6 +187,6 @@ check-fresh: ## the README's two commands on bare Debian systems (FRESH='bookwor
 	.ci/fresh $(FRESH)
 
 clean: ## remove everything that was built, and the virtual environment
-	rm -rf $(BUILD) $(VENV) nupa/lib nupa/bin nupa/_engine*.so
+	rm -rf $(BUILD) $(VENV) nupa/lib nupa/bin nupa/_engine*.so nupa/_model*.so
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find nupa tests benchmarks csrc -name __pycache__ -prune -exec rm -rf {} +

@@ -103,6 +103,7 @@ struct flow {
 	uint32_t port;      /* its ring */
 	uint16_t full_bytes, last_bytes; /* of a packet, and of the last one, on the wire */
 	uint8_t protocol, flags;
+	uint8_t idle;  /* timeouts without a reply */
 	uint8_t ports; /* links from the sender on shortest paths; at most 255 are counted */
 	uint16_t entropy, stride;
 	uint16_t digits;    /* of PER_FLOW, and the offset of PER_PACKET */
@@ -126,9 +127,9 @@ struct endpoint {
 	struct queue pulls; /* flows */
 	uint64_t pull_ps;   /* the next pull not before */
 	uint64_t pull_packet_ps; /* at full share */
-	uint64_t adapt_ps;     /* the share is looked at not before */
-	uint32_t got, trimmed, marked; /* packets since it was */
-	uint32_t step;         /* by which the share rises next */
+	uint64_t since_ps;     /* the share was looked at */
+	uint32_t got, trimmed; /* packets since then */
+	uint32_t rises;        /* of the share since it fell */
 	uint32_t share;        /* of the pulls' rate: 65536 is 1 */
 	bool armed;
 };

@@ -142,8 +142,12 @@ static void port_init(struct port *port, const struct nupa_model_graph *graph, u
 		.flow_control = (uint8_t)protocol->flow_control,
 		.input_queue = !protocol->virtual_queues,
 		.buffer_bytes = buffer > BUFFER_MOST ? BUFFER_MOST : (uint32_t)buffer,
-		.ecn_low_bytes = protocol->ecn_low_bytes ? protocol->ecn_low_bytes : UINT32_MAX,
+		.ecn_low_bytes = UINT32_MAX,
 	};
+	/* Pulls see to the last link themselves: a mark there says nothing of paths. */
+	if (protocol->ecn_low_bytes &&
+	    (port->to_switch || protocol->transport != NUPA_MODEL_PULL))
+		port->ecn_low_bytes = protocol->ecn_low_bytes;
 	if (port->flow_control == NUPA_MODEL_CREDITS)
 		port->credit_bytes = (int32_t)(port->buffer_bytes / protocol->credit_bytes *
 					       protocol->credit_bytes);
@@ -186,7 +190,7 @@ static void ends_init(struct nupa_model_packets *sim, const struct nupa_model_gr
 {
 	for (uint32_t at = 0; at < sim->endpoints; at++)
 		sim->ends[at] = (struct endpoint){
-			.pulls = {NUPA_MODEL_NONE, NUPA_MODEL_NONE}, .share = 65536, .step = 1024};
+			.pulls = {NUPA_MODEL_NONE, NUPA_MODEL_NONE}, .share = 65536};
 	for (uint32_t at = 0; at < sim->links; at++) {
 		const struct nupa_model_link_kind *kind = &graph->link_kind[graph->kind[at]];
 		const struct nupa_model_protocol *protocol = &graph->protocol[kind->protocol];

@@ -2,7 +2,12 @@
  * Receivers: packets are counted and acknowledged, and pulled where the protocol says so. */
 #include "model/engine.h"
 
-enum { SHARE_ONE = 65536, SHARE_LEAST = SHARE_ONE / 64, SHARE_STEP = SHARE_ONE / 64 };
+enum {
+	SHARE_ONE = 65536,
+	SHARE_LEAST = SHARE_ONE / 64,
+	SHARE_STEP = SHARE_ONE / 128, /* more after a period, twice that after the next, … */
+	RISES_MOST = 7,
+};
 
 static void acknowledge(struct nupa_model_packets *sim, uint32_t op, uint32_t grant)
 {
@@ -14,6 +19,34 @@ static void acknowledge(struct nupa_model_packets *sim, uint32_t op, uint32_t gr
 	flow->flags &= (uint8_t)~FLOW_MARKED;
 }
 
+/* More is pulled than the network carries if more than an eighth is trimmed before the last link;
+ * that much costs little and keeps links busy.  Then the share of the rate falls by the part above
+ * it, by half at most, and what was under way is waited for.  Else it rises, faster each time. */
+static void adapt(struct nupa_model_packets *sim, struct endpoint *end, uint64_t period_ps)
+{
+	const uint64_t past_ps = sim->now_ps - end->since_ps;
+
+	if (sim->now_ps < end->since_ps + period_ps)
+		return;
+	if (end->trimmed * 8 > end->got) {
+		const uint32_t over = end->trimmed * SHARE_ONE / end->got - SHARE_ONE / 8;
+		const uint64_t less = over < SHARE_ONE / 2 ? over : SHARE_ONE / 2;
+
+		end->share -= (uint32_t)(end->share * less / SHARE_ONE);
+		if (end->share < SHARE_LEAST)
+			end->share = SHARE_LEAST;
+		end->since_ps = sim->now_ps + period_ps;
+		end->rises = 0;
+	} else {
+		const uint64_t more = (SHARE_STEP << end->rises) * past_ps / period_ps;
+
+		end->share = more < SHARE_ONE - end->share ? end->share + (uint32_t)more : SHARE_ONE;
+		end->since_ps = sim->now_ps;
+		end->rises += end->rises < RISES_MOST;
+	}
+	end->got = end->trimmed = 0;
+}
+
 /* Pulls of one endpoint are spaced so that what they pull fits its links. */
 static void pull_next(struct nupa_model_packets *sim, uint32_t end_index)
 {
@@ -22,8 +55,12 @@ static void pull_next(struct nupa_model_packets *sim, uint32_t end_index)
 	struct flow *flow = &sim->flows[op];
 	const uint32_t most = sim->protocols[flow->protocol].pull_packets;
 	const uint32_t grant = flow->wanted < most ? flow->wanted : most;
-	const uint64_t interval = end->pull_packet_ps * grant * SHARE_ONE / end->share;
+	const uint64_t adapt_ps = sim->protocols[flow->protocol].adapt_ps;
+	uint64_t interval;
 
+	if (adapt_ps)
+		adapt(sim, end, adapt_ps);
+	interval = end->pull_packet_ps * grant * SHARE_ONE / end->share;
 	end->pulls.head = flow->next_pull;
 	flow->wanted -= grant;
 	end->pull_ps = (end->pull_ps > sim->now_ps ? end->pull_ps : sim->now_ps) + interval;
@@ -77,38 +114,6 @@ static void want_pulls(struct nupa_model_packets *sim, uint32_t op)
 	pull(sim, flow->receiver);
 }
 
-/* More is pulled than the network carries: the share falls by the part that was trimmed before the
- * last link, or by half of the marked part above a third.  Else it rises, faster each time. */
-static void adapt(struct nupa_model_packets *sim, struct endpoint *end, uint64_t period_ps,
-		  uint32_t flags)
-{
-	uint32_t whole;
-
-	end->got++;
-	end->trimmed += (flags & (FLAG_TRIMMED | FLAG_LAST)) == FLAG_TRIMMED;
-	end->marked += flags & FLAG_MARKED;
-	if (sim->now_ps < end->adapt_ps)
-		return;
-	whole = end->got - end->trimmed;
-	if (end->trimmed || end->marked > whole / 3) {
-		const uint64_t over = end->trimmed
-					      ? ((uint64_t)end->trimmed << 16) / end->got
-					      : ((uint64_t)end->marked << 15) / whole - 10922;
-
-		end->share -= (uint32_t)(end->share * over >> 16);
-		end->step = SHARE_STEP;
-	} else {
-		end->share += end->step;
-		end->step *= 2;
-	}
-	if (end->share > SHARE_ONE)
-		end->share = end->step = SHARE_ONE;
-	if (end->share < SHARE_LEAST)
-		end->share = SHARE_LEAST;
-	end->got = end->trimmed = end->marked = 0;
-	end->adapt_ps = sim->now_ps + period_ps;
-}
-
 /* false: the packet was here before. */
 static bool first_time(struct nupa_model_packets *sim, const struct flow *flow, uint32_t seq)
 {
@@ -144,9 +149,11 @@ void receiver_data(struct nupa_model_packets *sim, uint32_t id)
 	const bool lossy = protocol->flow_control <= NUPA_MODEL_TRIM;
 
 	flow->progress++;
-	if (protocol->adapt_ps)
-		adapt(sim, &sim->ends[flow->receiver], protocol->adapt_ps, packet->flags);
+	if (seq >= protocol->window_packets) /* pulled: the first window says nothing of pulls */
+		sim->ends[flow->receiver].got++;
 	if (packet->flags & FLAG_TRIMMED) {
+		if (seq >= protocol->window_packets && !(packet->flags & FLAG_LAST))
+			sim->ends[flow->receiver].trimmed++;
 		flow->wanted++;
 		packet_return(sim, id, PACKET_NACK);
 		want_pulls(sim, op);

@@ -2,6 +2,8 @@
  * Senders: when a flow may send, its packets, and the replies to them. */
 #include "model/switch.h"
 
+enum { IDLE_MOST = 200 }; /* timeouts that a flow waits for its turn to be pulled */
+
 static bool lossy(const struct nupa_model_protocol *protocol)
 {
 	return protocol->flow_control <= NUPA_MODEL_TRIM;
@@ -233,9 +235,12 @@ void sender_receives(struct nupa_model_packets *sim, uint32_t id)
 	flow_wake(sim, op);
 }
 
-/* What was sent and did not arrive waits to be sent again. */
+/* What was sent and did not arrive waits to be sent again.  Links that trim lose nothing: there a
+ * packet asks whether others of its path do. */
 static void resend_missing(struct nupa_model_packets *sim, struct flow *flow)
 {
+	const bool trims = sim->protocols[flow->protocol].flow_control == NUPA_MODEL_TRIM;
+
 	for (uint32_t seq = 0; seq < flow->sent; seq++) {
 		uint32_t id;
 
@@ -248,6 +253,8 @@ static void resend_missing(struct nupa_model_packets *sim, struct flow *flow)
 		append(sim, &flow->again, id);
 		if (flow->window != UINT32_MAX)
 			flow->window++;
+		if (trims)
+			return;
 	}
 }
 
@@ -259,7 +266,10 @@ void flow_timeout(struct nupa_model_packets *sim, uint32_t op)
 
 	if (flow->flags & FLOW_ACKED)
 		return;
-	if (flow->progress == flow->checked && !(flow->flags & FLOW_RINGED)) {
+	if (flow->progress != flow->checked || flow->flags & FLOW_RINGED) {
+		flow->idle = 0;
+	} else if (flow->in_flight || flow->again.head == NUPA_MODEL_NONE ||
+		   ++flow->idle == IDLE_MOST) {
 		flow->in_flight = 0;
 		if (protocol->transport == NUPA_MODEL_WINDOW)
 			window_lost(flow, UINT32_MAX);
@@ -268,7 +278,7 @@ void flow_timeout(struct nupa_model_packets *sim, uint32_t op)
 		else if (!flow->window) /* its grants were lost with packets */
 			flow->window = 1;
 		flow_wake(sim, op);
-	}
+	} /* else it waits for a pull, and many others do */
 	flow->checked = flow->progress;
 	put(sim, timeout_of_flow(sim, op), sim->now_ps + protocol->timeout_ps);
 }

@@ -80,12 +80,36 @@ static void drop(struct nupa_model_packets *sim, uint32_t id)
 	packet_free(sim, id);
 }
 
+/* A full queue: this packet is trimmed, or, as often, the last one in the queue, whose place it takes.
+ * Otherwise flows in step lose all packets, or none. */
+static void trim(struct nupa_model_packets *sim, struct port *port, uint32_t id)
+{
+	struct packet *packet = &sim->packets[id];
+
+	if (port->data.head != NUPA_MODEL_NONE && nupa_model_random(&sim->random) >> 63) {
+		struct packet *last = &sim->packets[port->data.tail];
+		const struct packet waiting = *last;
+
+		if (packet->bytes <= waiting.bytes) {
+			*last = *packet;
+			last->event.next = NUPA_MODEL_NONE;
+			port->queue_bytes -= waiting.bytes - packet->bytes;
+			*packet = waiting;
+		}
+	}
+	port->trimmed++;
+	if (packet->flags & FLAG_HELD)
+		port_release(sim, packet->link, packet->bytes, 0);
+	packet->flags = FLAG_TRIMMED | (port->to_switch ? 0 : FLAG_LAST);
+	packet->bytes = (uint16_t)sim->protocols[port->protocol].control_bytes;
+	append(sim, &port->priority, id);
+}
+
 /* Step 4: a packet waits for a link, or goes at once, or the link's buffer is full. */
 void switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id)
 {
 	struct port *port = &sim->ports[index];
-	struct packet *packet = &sim->packets[id];
-	const uint32_t queue_bytes = port->queue_bytes + packet->bytes;
+	const uint32_t queue_bytes = port->queue_bytes + sim->packets[id].bytes;
 
 	if (port->flow_control <= NUPA_MODEL_TRIM && queue_bytes > port->buffer_bytes) {
 		if (port->flow_control == NUPA_MODEL_DROP) {
@@ -93,12 +117,7 @@ void switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id)
 			drop(sim, id);
 			return;
 		}
-		port->trimmed++;
-		if (packet->flags & FLAG_HELD)
-			port_release(sim, packet->link, packet->bytes, 0);
-		packet->flags = FLAG_TRIMMED | (port->to_switch ? 0 : FLAG_LAST);
-		packet->bytes = (uint16_t)sim->protocols[port->protocol].control_bytes;
-		append(sim, &port->priority, id);
+		trim(sim, port, id);
 	} else {
 		port->queue_bytes = queue_bytes;
 		append(sim, &port->data, id);

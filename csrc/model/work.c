@@ -110,8 +110,9 @@ static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *see
 	flow->threshold = UINT32_MAX;
 	flow->cwnd256 = protocol->window_packets * 256;
 	if (protocol->transport == NUPA_MODEL_PULL) {
-		flow->window = protocol->window_packets;
-		flow->wanted = flow->total > flow->window ? flow->total - flow->window : 0;
+		flow->window = protocol->window_packets < flow->total ? protocol->window_packets
+								       : flow->total;
+		flow->wanted = flow->total - flow->window;
 	}
 	flow->seen = *seen_words;
 	if (protocol->flow_control <= NUPA_MODEL_TRIM)

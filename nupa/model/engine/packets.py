@@ -166,6 +166,29 @@ def _compiled() -> tuple[Any, Any]:
     return ffi, lib
 
 
+def _round_trip_ns(graph: Graph) -> float:
+    """Returns the time of a packet to the endpoint that is farthest from endpoint 0, and back."""
+    outward: dict[int, list[int]] = {}
+    link_ns = [
+        kind.latency_ns + protocol_of(kind.profile).packet_bytes / kind.rate_bytes_per_s * 1e9
+        for kind in graph.kinds
+    ]
+    for link, source in enumerate(graph.source):
+        outward.setdefault(source, []).append(link)
+    farthest = 0.0
+    known = {0: 0.0}
+    nodes = [0]
+    for node in nodes:
+        if node and node < graph.endpoints:
+            farthest = max(farthest, known[node])
+            continue
+        for link in outward.get(node, ()):
+            if graph.target[link] not in known:
+                known[graph.target[link]] = known[node] + link_ns[graph.kind[link]]
+                nodes.append(graph.target[link])
+    return 2 * farthest
+
+
 def _column(ffi: Any, kind: str, code: str, values: Sequence[int], keep: list[Any]) -> Any:
     column = values if isinstance(values, array) else array(code, values)
     if not column:
@@ -178,16 +201,17 @@ def _graph(
     ffi: Any, graph: Graph, protocols: Mapping[str, Protocol] | Protocol | None, keep: list[Any]
 ) -> Any:
     chosen: list[Protocol] = []
+    round_trip_ns = _round_trip_ns(graph)
     kinds = ffi.new("struct nupa_model_link_kind[]", max(1, len(graph.kinds)))
     for at, kind in enumerate(graph.kinds):
         named = protocols.get(kind.name) if isinstance(protocols, Mapping) else protocols
-        protocol = named or protocol_of(kind.profile)
+        protocol, buffer = (named or protocol_of(kind.profile)).fitted(kind, round_trip_ns)
         if protocol not in chosen:
             chosen.append(protocol)
         kinds[at] = {
             "bytes_per_s": kind.rate_bytes_per_s,
             "latency_ps": round(kind.latency_ns * _PS),
-            "buffer_bytes": kind.buffer_bytes,
+            "buffer_bytes": buffer,
             "protocol": chosen.index(protocol),
         }
     c_protocols = ffi.new("struct nupa_model_protocol[]", [p.fields() for p in chosen])

@@ -4,17 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, get_args
 
 from nupa.model.errors import ModelError
+from nupa.model.network.graph import LinkKind
 from nupa.model.profile.kinds import FlowControl, Spread, Switching, Transport
 from nupa.model.profile.profile import Profile
+
+BUFFER_MOST = (1 << 31) - 1  #: bytes of one buffer, in the engine
 
 
 @dataclass(frozen=True)
 class Protocol:
     """Sizes of packets are on the wire.  csrc/model/packets.h explains each member.
+
+    None: by the round trip of the network and the rate of the link, as `fitted` says.
 
     *flow_control*: a link whose next buffer is full drops a packet, trims it to its header, or
     waits for credits or for the end of a pause.  *transport*: a sender is limited by its links
@@ -34,16 +40,16 @@ class Protocol:
     paths: int = 128
     credit_bytes: int = 64
     ack_packets: int = 0
-    ecn_low_bytes: int = 0
-    ecn_high_bytes: int = 0
+    ecn_low_bytes: int | None = None  #: 0: no marks
+    ecn_high_bytes: int | None = None
     ecn_share: float = 1.0
-    xoff_bytes: int = 0
-    xon_bytes: int = 0
-    window_packets: int = 64
+    xoff_bytes: int | None = None
+    xon_bytes: int | None = None
+    window_packets: int | None = None
     pull_packets: int = 4
     pull_share: float = 0.99
-    adapt_ns: float = 0.0
-    timeout_ns: float = 100_000.0
+    adapt_ns: float | None = None
+    timeout_ns: float | None = None
     notify_ns: float = 50_000.0
     recover_ns: float = 55_000.0
     increase_bytes_per_s: float = 5e6
@@ -65,30 +71,60 @@ class Protocol:
             if isinstance(value, int | float) and value < 0:
                 raise ModelError(f"{name} is {value}: it is not below 0")
 
-    def fields(self) -> dict[str, Any]:
-        """Returns the members of struct nupa_model_protocol."""
-        return {
+    @property
+    def packet_bytes(self) -> int:
+        """Returns the size of a full packet."""
+        return self.payload_bytes + self.header_bytes
+
+    def fitted(self, kind: LinkKind, round_trip_ns: float) -> tuple[Protocol, int]:
+        """Returns the protocol of a kind of links without None, and the size of their buffers.
+
+        The measure is what the link carries in a round trip.  Queues of it trim, and queues of five
+        drop; marks begin at a fifth of it and are certain at four fifths; the first window is one
+        and a half (uet-htsim's defaults).  Credits cover the link's own round trip twice, as packets
+        fill units in part; pauses begin at the measure, and that much again is the headroom.
+        """
+        packet = self.packet_bytes
+        bdp = max(4, ceil(round_trip_ns * 1e-9 * kind.rate_bytes_per_s / packet))
+        own = ceil(4e-9 * kind.latency_ns * kind.rate_bytes_per_s / packet) + 8
+        in_credits = -(-packet // self.credit_bytes) * self.credit_bytes
+        marks = self.transport in ("dcqcn", "pull")
+        given: dict[str, float | None] = {
+            "ecn_low_bytes": -(-bdp // 5) * packet if marks else 0,
+            "ecn_high_bytes": -(-bdp * 4 // 5) * packet if marks else 0,
+            "xoff_bytes": bdp * packet,
+            "xon_bytes": -(-bdp * 4 // 5) * packet,
+            "window_packets": min(65535, bdp * 3 // 2) if self.transport == "pull" else 10,
+            "adapt_ns": round_trip_ns if self.transport == "pull" else 0.0,
+            "timeout_ns": 15_000 + 6e9 * bdp * packet / kind.rate_bytes_per_s,
+        }
+        full = replace(self, **{k: v for k, v in given.items() if getattr(self, k) is None})
+        if kind.buffer_bytes:
+            return full, kind.buffer_bytes
+        room = {
+            "trim": bdp * packet,
+            "drop": 5 * bdp * packet,
+            "pause": (full.xoff_bytes or 0) + own * packet,
+            "credits": own * in_credits,
+        }[self.flow_control]
+        return full, min(room, BUFFER_MOST)
+
+    def fields(self) -> dict[str, int]:
+        """Returns the members of struct nupa_model_protocol; none of its own is None."""
+        same = (
+            "payload_bytes", "header_bytes", "control_bytes", "virtual_queues", "paths",
+            "credit_bytes", "ack_packets", "ecn_low_bytes", "ecn_high_bytes", "xoff_bytes",
+            "xon_bytes", "window_packets", "pull_packets",
+        )  # fmt: skip
+        return {name: int(getattr(self, name)) for name in same} | {
             "flow_control": get_args(FlowControl).index(self.flow_control),
             "transport": get_args(Transport).index(self.transport),
             "spread": get_args(Spread).index(self.spread),
-            "payload_bytes": self.payload_bytes,
-            "header_bytes": self.header_bytes,
-            "control_bytes": self.control_bytes,
             "cut_through": self.switching == "cut-through",
-            "virtual_queues": self.virtual_queues,
-            "paths": self.paths,
-            "credit_bytes": self.credit_bytes,
-            "ack_packets": self.ack_packets,
-            "ecn_low_bytes": self.ecn_low_bytes,
-            "ecn_high_bytes": self.ecn_high_bytes,
             "ecn_per_mille": round(self.ecn_share * 1000),
-            "xoff_bytes": self.xoff_bytes,
-            "xon_bytes": self.xon_bytes,
-            "window_packets": self.window_packets,
-            "pull_packets": self.pull_packets,
             "pull_per_mille": round(self.pull_share * 1000),
-            "adapt_ps": round(self.adapt_ns * 1e3),
-            "timeout_ps": round(self.timeout_ns * 1e3),
+            "adapt_ps": round((self.adapt_ns or 0.0) * 1e3),
+            "timeout_ps": round((self.timeout_ns or 0.0) * 1e3),
             "notify_ps": round(self.notify_ns * 1e3),
             "recover_ps": round(self.recover_ns * 1e3),
             "increase_bytes_per_s": round(self.increase_bytes_per_s),
@@ -135,6 +171,6 @@ def protocol_of(profile: Profile | None) -> Protocol:
     members.setdefault("control_bytes", max(1, members.get("header_bytes", 64)))
     found = Protocol(**members)
     if "window" in profile.figures:
-        packet = found.payload_bytes + found.header_bytes
-        members["window_packets"] = min(65535, max(1, round(profile["window"] / packet)))
-    return Protocol(**members)
+        packets = round(profile["window"] / found.packet_bytes)
+        found = replace(found, window_packets=min(65535, max(1, packets)))
+    return found

