@@ -33,8 +33,9 @@ enum packet_type {
 enum {
 	FLAG_MARKED = 1,
 	FLAG_TRIMMED = 2,
-	FLAG_HELD = 4, /* in the account of `link` */
-	FLAG_LAST = 8, /* trimmed before its last link */
+	FLAG_HELD = 4,   /* whole, and in the account of `link` */
+	FLAG_LAST = 4,   /* trimmed, before its last link */
+	FLAG_PULLED = 8, /* beyond the first window */
 };
 
 struct packet {
@@ -128,8 +129,8 @@ struct endpoint {
 	uint64_t pull_ps;   /* the next pull not before */
 	uint64_t pull_packet_ps; /* at full share */
 	uint64_t since_ps;     /* the share was looked at */
-	uint32_t got, trimmed; /* packets since then */
-	uint32_t rises;        /* of the share since it fell */
+	uint32_t got, trimmed; /* pulled packets since then */
+	bool rose;             /* the share, then */
 	uint32_t share;        /* of the pulls' rate: 65536 is 1 */
 	bool armed;
 };

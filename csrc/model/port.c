@@ -76,7 +76,7 @@ static void transmit(struct nupa_model_packets *sim, uint32_t index, struct port
 	struct packet *packet = &sim->packets[id];
 	const uint32_t bytes = packet->bytes, from = packet->link;
 	const uint64_t ps = serial_ps(port, bytes);
-	const bool held = packet->flags & FLAG_HELD;
+	const bool held = (packet->flags & (FLAG_HELD | FLAG_TRIMMED)) == FLAG_HELD;
 
 	if (packet->type == PACKET_DATA && !(packet->flags & FLAG_TRIMMED)) {
 		if (port->queue_bytes > port->ecn_low_bytes && marks(sim, port)) {
@@ -89,11 +89,12 @@ static void transmit(struct nupa_model_packets *sim, uint32_t index, struct port
 	port->bytes += bytes;
 	port->packets++;
 	port->free_ps = sim->now_ps + ps;
-	packet->flags &= (uint8_t)~FLAG_HELD & 15;
 	packet->link = index;
 	put(sim, id, sim->now_ps + port->latency_ps + (port->stores ? ps : 0));
-	if (held)
+	if (held) {
+		packet->flags &= FLAG_MARKED | FLAG_PULLED;
 		port_release(sim, from, bytes, ps);
+	}
 }
 
 /* The packet that goes next, out of its queue; or none. */

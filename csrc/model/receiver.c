@@ -5,8 +5,7 @@
 enum {
 	SHARE_ONE = 65536,
 	SHARE_LEAST = SHARE_ONE / 64,
-	SHARE_STEP = SHARE_ONE / 128, /* more after a period, twice that after the next, … */
-	RISES_MOST = 7,
+	SHARE_STEP = SHARE_ONE / 16, /* more after a period, twice that after each further one */
 };
 
 static void acknowledge(struct nupa_model_packets *sim, uint32_t op, uint32_t grant)
@@ -19,30 +18,29 @@ static void acknowledge(struct nupa_model_packets *sim, uint32_t op, uint32_t gr
 	flow->flags &= (uint8_t)~FLOW_MARKED;
 }
 
-/* More is pulled than the network carries if more than an eighth is trimmed before the last link;
- * that much costs little and keeps links busy.  Then the share of the rate falls by the part above
- * it, by half at most, and what was under way is waited for.  Else it rises, faster each time. */
+/* More is pulled than the network carries if more than two thirds are trimmed before the last
+ * link; less than that costs little, keeps links busy and treats flows alike.  Then the share of the
+ * rate falls by the part above that, and what was under way is waited for.  Else it rises with time. */
 static void adapt(struct nupa_model_packets *sim, struct endpoint *end, uint64_t period_ps)
 {
 	const uint64_t past_ps = sim->now_ps - end->since_ps;
 
 	if (sim->now_ps < end->since_ps + period_ps)
 		return;
-	if (end->trimmed * 8 > end->got) {
-		const uint32_t over = end->trimmed * SHARE_ONE / end->got - SHARE_ONE / 8;
-		const uint64_t less = over < SHARE_ONE / 2 ? over : SHARE_ONE / 2;
+	end->since_ps = sim->now_ps;
+	if (end->trimmed * 3 > end->got * 2) {
+		const uint32_t over = end->trimmed * SHARE_ONE / end->got - SHARE_ONE / 3 * 2;
 
-		end->share -= (uint32_t)(end->share * less / SHARE_ONE);
+		end->share -= (uint32_t)((uint64_t)end->share * over / SHARE_ONE);
 		if (end->share < SHARE_LEAST)
 			end->share = SHARE_LEAST;
-		end->since_ps = sim->now_ps + period_ps;
-		end->rises = 0;
+		end->since_ps += period_ps;
+		end->rose = false;
 	} else {
-		const uint64_t more = (SHARE_STEP << end->rises) * past_ps / period_ps;
+		const uint64_t more = SHARE_STEP * past_ps / period_ps << end->rose;
 
 		end->share = more < SHARE_ONE - end->share ? end->share + (uint32_t)more : SHARE_ONE;
-		end->since_ps = sim->now_ps;
-		end->rises += end->rises < RISES_MOST;
+		end->rose = true;
 	}
 	end->got = end->trimmed = 0;
 }
@@ -149,10 +147,10 @@ void receiver_data(struct nupa_model_packets *sim, uint32_t id)
 	const bool lossy = protocol->flow_control <= NUPA_MODEL_TRIM;
 
 	flow->progress++;
-	if (seq >= protocol->window_packets) /* pulled: the first window says nothing of pulls */
+	if (packet->flags & FLAG_PULLED) /* the first window says nothing of pulls */
 		sim->ends[flow->receiver].got++;
 	if (packet->flags & FLAG_TRIMMED) {
-		if (seq >= protocol->window_packets && !(packet->flags & FLAG_LAST))
+		if ((packet->flags & (FLAG_PULLED | FLAG_LAST)) == FLAG_PULLED)
 			sim->ends[flow->receiver].trimmed++;
 		flow->wanted++;
 		packet_return(sim, id, PACKET_NACK);

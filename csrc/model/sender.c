@@ -113,11 +113,12 @@ uint32_t flow_packet(struct nupa_model_packets *sim, uint32_t port_index)
 	const uint32_t op = port->ring.head;
 	struct flow *flow = &sim->flows[op];
 	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
+	const bool resent = flow->again.head != NUPA_MODEL_NONE;
 	struct packet *packet;
 	uint32_t id, seq;
 
 	port->ring.head = flow->next;
-	if (flow->again.head != NUPA_MODEL_NONE) {
+	if (resent) {
 		id = take(sim, &flow->again);
 		seq = sim->packets[id].seq;
 		sim->totals.resent_packets++;
@@ -131,7 +132,7 @@ uint32_t flow_packet(struct nupa_model_packets *sim, uint32_t port_index)
 	packet->flow = op & (OPERATIONS_MAX - 1);
 	packet->seq = seq;
 	packet->type = PACKET_DATA;
-	packet->flags = 0;
+	packet->flags = resent || seq >= protocol->window_packets ? FLAG_PULLED : 0;
 	packet->to = flow->receiver & (NODES_MAX - 1);
 	packet->link = NO_LINK;
 	packet->bytes = seq + 1 == flow->total ? flow->last_bytes : flow->full_bytes;

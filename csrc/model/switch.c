@@ -100,7 +100,8 @@ static void trim(struct nupa_model_packets *sim, struct port *port, uint32_t id)
 	port->trimmed++;
 	if (packet->flags & FLAG_HELD)
 		port_release(sim, packet->link, packet->bytes, 0);
-	packet->flags = FLAG_TRIMMED | (port->to_switch ? 0 : FLAG_LAST);
+	packet->flags = FLAG_TRIMMED | (packet->flags & FLAG_PULLED) |
+			(port->to_switch ? 0 : FLAG_LAST);
 	packet->bytes = (uint16_t)sim->protocols[port->protocol].control_bytes;
 	append(sim, &port->priority, id);
 }

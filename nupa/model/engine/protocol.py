@@ -81,8 +81,8 @@ class Protocol:
 
         The measure is what the link carries in a round trip.  Queues of it trim, and queues of five
         drop; marks begin at a fifth of it and are certain at four fifths; the first window is one
-        and a half (uet-htsim's defaults).  Credits cover the link's own round trip twice, as packets
-        fill units in part; pauses begin at the measure, and that much again is the headroom.
+        and a half (uet-htsim's defaults).  Credits cover the link's own round trip twice, since
+        packets fill units in part; pauses begin at the measure, and that much again is the headroom.
         """
         packet = self.packet_bytes
         bdp = max(4, ceil(round_trip_ns * 1e-9 * kind.rate_bytes_per_s / packet))

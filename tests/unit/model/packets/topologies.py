@@ -56,7 +56,7 @@ def htsim_bdp_packets(links: int) -> int:
     return int(-(-round_trip * 1e-9 * HTSIM_RATE // HTSIM_PACKET))
 
 
-def htsim_protocol(window: int = 0, paths: int = 128) -> Protocol:
+def htsim_protocol(window: int = 0, paths: int = 128, adapt: float | None = None) -> Protocol:
     """Receiver-driven congestion control alone; what is None follows that simulator's rules."""
     return Protocol(
         flow_control="trim",
@@ -69,6 +69,7 @@ def htsim_protocol(window: int = 0, paths: int = 128) -> Protocol:
         paths=paths,
         ack_packets=4,
         window_packets=window or None,
+        adapt_ns=adapt,
     )
 
 
