@@ -12,7 +12,7 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Progress:
-    """Counts *total* steps on *out*; a context manager that leaves no unfinished line.
+    """Counts *total* steps on *out*, or stderr; a context manager that leaves no unfinished line.
 
     Nothing is written in the first *quiet_s* seconds.
     """
@@ -20,13 +20,13 @@ class Progress:
     def __init__(
         self,
         total: int,
-        out: TextIO = sys.stderr,
+        out: TextIO | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         quiet_s: float = 0.0,
     ) -> None:
         self._total = total
-        self._out = out
+        self._out = out = out or sys.stderr
         self._clock = clock
         self._live = out.isatty()
         self._done = 0

@@ -35,6 +35,8 @@ MEANINGS: Mapping[str, str] = {
     "window": "bytes in flight that credits or a window permit",
     "kernels": "the GPU's kernels copy no faster",
     "in-network reduction": "the switches reduce at this part of their rate",
+    "channels": "the library's channels reach no more",
+    "channels to one peer": "the library's channels to one peer reach no more",
     "library's channels": "the library's channels reach no more",
 }
 
