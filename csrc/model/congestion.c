@@ -5,9 +5,9 @@
 
 enum {
 	ALPHA_ONE = 65536,
-	ALPHA_SHIFT = 8,     /* g = 1/256 (Zhu et al., SIGCOMM 2015) */
-	FAST_ROUNDS = 5,     /* fast recovery, before the target grows */
-	WINDOW_LEAST = 512,  /* two packets, in 1/256 */
+	ALPHA_SHIFT = 8,    /* g = 1/256 (Zhu et al., SIGCOMM 2015) */
+	FAST_ROUNDS = 5,    /* fast recovery, before the target grows */
+	WINDOW_LEAST = 512, /* two packets, in 1/256 */
 	WINDOW_MOST = 1 << 30,
 };
 
@@ -16,14 +16,14 @@ static uint64_t line_rate(const struct nupa_model_packets *sim, const struct flo
 	return (1000000000000ull << 20) / sim->ports[flow->port].byte_ps20;
 }
 
-void dcqcn_start(struct nupa_model_packets *sim, struct flow *flow)
+void nupa_model_dcqcn_start(struct nupa_model_packets *sim, struct flow *flow)
 {
 	flow->rate = flow->target = line_rate(sim, flow);
 	flow->alpha = ALPHA_ONE;
 }
 
 /* A notification: the rate falls by alpha / 2, and alpha rises. */
-void dcqcn_notified(struct nupa_model_packets *sim, struct flow *flow)
+void nupa_model_dcqcn_notified(struct nupa_model_packets *sim, struct flow *flow)
 {
 	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
 
@@ -37,7 +37,8 @@ void dcqcn_notified(struct nupa_model_packets *sim, struct flow *flow)
 }
 
 /* The time from a packet to the next one, after the increases that are due. */
-uint64_t dcqcn_interval_ps(struct nupa_model_packets *sim, struct flow *flow, uint32_t bytes)
+uint64_t nupa_model_dcqcn_interval_ps(struct nupa_model_packets *sim, struct flow *flow,
+				      uint32_t bytes)
 {
 	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
 	const uint64_t line = line_rate(sim, flow);
@@ -55,7 +56,7 @@ uint64_t dcqcn_interval_ps(struct nupa_model_packets *sim, struct flow *flow, ui
 }
 
 /* Slow start below the threshold, above it a packet a round trip. */
-void window_acked(struct flow *flow, uint32_t packets)
+void nupa_model_window_acked(struct flow *flow, uint32_t packets)
 {
 	if (flow->cwnd256 < flow->threshold)
 		flow->cwnd256 += packets * 256;
@@ -66,7 +67,7 @@ void window_acked(struct flow *flow, uint32_t packets)
 }
 
 /* Halves once for the packets of one window.  UINT32_MAX: a timeout. */
-void window_lost(struct flow *flow, uint32_t seq)
+void nupa_model_window_lost(struct flow *flow, uint32_t seq)
 {
 	if (seq < flow->recover)
 		return;

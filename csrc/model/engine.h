@@ -39,13 +39,13 @@ enum {
 };
 
 struct packet {
-	struct nupa_model_event event;      /* time_ps, next */
-	uint32_t flow : 22, entropy : 10;   /* the sender's choice of a path */
-	uint32_t seq;                       /* by its type */
-	uint16_t bytes;                     /* on the wire */
-	uint16_t digits;                    /* of the path, for the switches ahead */
+	struct nupa_model_event event;         /* time_ps, next */
+	uint32_t flow : 22, entropy : 10;      /* the sender's choice of a path */
+	uint32_t seq;                          /* by its type */
+	uint16_t bytes;                        /* on the wire */
+	uint16_t digits;                       /* of the path, for the switches ahead */
 	uint32_t to : 24, type : 4, flags : 4; /* `to`: an endpoint */
-	uint32_t link;                      /* on which it travels, or came */
+	uint32_t link;                         /* on which it travels, or came */
 } __attribute__((aligned(32)));
 _Static_assert(sizeof(struct packet) == 32, "two in a cache line");
 
@@ -62,15 +62,15 @@ struct port {
 	uint32_t source, target;
 	uint32_t queue_bytes; /* of `data` */
 	uint8_t protocol;
-	bool armed;       /* its timer will fire at free_ps */
+	bool armed; /* its timer will fire at free_ps */
 	bool paused;
 	bool to_switch;
-	bool stores;      /* a packet arrives with its last byte, not with its first */
+	bool stores; /* a packet arrives with its last byte, not with its first */
 	uint8_t flow_control;
 	bool input_queue; /* behind it is one queue without virtual ones */
 	uint32_t buffer_bytes;
 	/* second line: endpoints, credits, pause, counters */
-	struct queue ring;    /* flows that may send, of an endpoint */
+	struct queue ring; /* flows that may send, of an endpoint */
 	int32_t credit_bytes;
 	uint32_t input_bytes; /* PAUSE: of packets that came on this link and wait */
 	struct queue input;   /* input_queue: the packets behind the first */
@@ -84,8 +84,8 @@ _Static_assert(sizeof(struct port) == 128, "two cache lines");
 
 enum flow_flag {
 	FLOW_STARTED = 1,
-	FLOW_RINGED = 2,   /* in a ring, or its timer will put it there */
-	FLOW_DONE = 4,     /* all bytes are there */
+	FLOW_RINGED = 2, /* in a ring, or its timer will put it there */
+	FLOW_DONE = 4,   /* all bytes are there */
 	FLOW_ACKED = 8,
 	FLOW_PULLING = 16, /* in the receiver's ring of pulls */
 	FLOW_SEEN = 32,    /* a packet reached the receiver */
@@ -98,40 +98,40 @@ struct flow {
 	uint32_t total;            /* packets */
 	uint32_t sent;             /* packets sent once */
 	uint32_t acked;
-	uint32_t window;    /* packets that may leave now; UINT32_MAX: unlimited */
-	struct queue again; /* NACKs that wait to be answered by the packet */
-	uint32_t next;      /* in a ring */
-	uint32_t port;      /* its ring */
+	uint32_t window;                 /* packets that may leave now; UINT32_MAX: unlimited */
+	struct queue again;              /* NACKs that wait to be answered by the packet */
+	uint32_t next;                   /* in a ring */
+	uint32_t port;                   /* its ring */
 	uint16_t full_bytes, last_bytes; /* of a packet, and of the last one, on the wire */
 	uint8_t protocol, flags;
 	uint8_t idle;  /* timeouts without a reply */
 	uint8_t ports; /* links from the sender on shortest paths; at most 255 are counted */
 	uint16_t entropy, stride;
-	uint16_t digits;    /* of PER_FLOW, and the offset of PER_PACKET */
-	uint16_t echo;      /* entropy of the last packet, or the last marked one */
+	uint16_t digits; /* of PER_FLOW, and the offset of PER_PACKET */
+	uint16_t echo;   /* entropy of the last packet, or the last marked one */
 	/* receiver */
 	uint32_t received, unacked, wanted, next_pull, expected;
 	/* timers and congestion */
-	uint32_t pending; /* operations that it waits for */
+	uint32_t pending;           /* operations that it waits for */
 	uint32_t progress, checked; /* replies so far; and when the timeout was armed */
 	uint64_t ready_ps;
 	uint64_t pace_ps; /* not before */
 	uint64_t seen;    /* index of its bits of received packets */
 	uint64_t notified_ps, recover_ps;
-	uint64_t rate, target; /* DCQCN: bytes a second */
+	uint64_t rate, target;  /* DCQCN: bytes a second */
 	uint32_t alpha, rounds; /* DCQCN: 65536 is 1; rounds since the last notification */
 	uint32_t cwnd256, threshold, in_flight, recover; /* WINDOW: 1/256 packets; packets */
 	uint64_t penalty[PATHS_MAX / 64]; /* PER_PACKET: entropies to pass over once */
 };
 
 struct endpoint {
-	struct queue pulls; /* flows */
-	uint64_t pull_ps;   /* the next pull not before */
+	struct queue pulls;      /* flows */
+	uint64_t pull_ps;        /* the next pull not before */
 	uint64_t pull_packet_ps; /* at full share */
-	uint64_t since_ps;     /* the share was looked at */
-	uint32_t got, trimmed; /* pulled packets since then */
-	bool rose;             /* the share, then */
-	uint32_t share;        /* of the pulls' rate: 65536 is 1 */
+	uint64_t since_ps;       /* the share was looked at */
+	uint32_t got, trimmed;   /* pulled packets since then */
+	bool rose;               /* the share, then */
+	uint32_t share;          /* of the pulls' rate: 65536 is 1 */
 	bool armed;
 };
 
@@ -142,9 +142,9 @@ struct timer {
 /* Next links by node and class of destinations: those that hang on the same nodes.  An entry is an
  * index into `sets`, where a count and that many links stand. */
 struct routes {
-	uint32_t *class_of;     /* by endpoint */
+	uint32_t *class_of; /* by endpoint */
 	uint32_t classes;
-	uint32_t *row;          /* node by class */
+	uint32_t *row; /* node by class */
 	uint32_t *sets;
 	uint32_t sets_used, sets_room;
 	uint32_t *down_start, *down; /* by endpoint: links that end there */
@@ -254,49 +254,53 @@ static inline void ring_append(struct nupa_model_packets *sim, struct queue *rin
 }
 
 /* setup.c, routes.c: false: `error` says why. */
-bool graph_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph, char *error);
-bool work_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
-	       const struct nupa_model_work *work, char *error);
-bool routes_build(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
-		  char *error);
-void routes_free(struct routes *routes);
-bool refused(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool nupa_model_graph_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
+			   char *error);
+bool nupa_model_work_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
+			  const struct nupa_model_work *work, char *error);
+bool nupa_model_routes_build(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
+			     char *error);
+void nupa_model_routes_free(struct routes *routes);
+bool nupa_model_refused(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* operation.c */
-void operation_released(struct nupa_model_packets *sim, uint32_t op);
-void operation_start(struct nupa_model_packets *sim, uint32_t op);
-void operation_done(struct nupa_model_packets *sim, uint32_t op);
-void operation_acked(struct nupa_model_packets *sim, uint32_t op);
+void nupa_model_operation_released(struct nupa_model_packets *sim, uint32_t op);
+void nupa_model_operation_start(struct nupa_model_packets *sim, uint32_t op);
+void nupa_model_operation_done(struct nupa_model_packets *sim, uint32_t op);
+void nupa_model_operation_acked(struct nupa_model_packets *sim, uint32_t op);
 
 /* sender.c */
-void flow_activate(struct nupa_model_packets *sim, uint32_t op);
-void flow_wake(struct nupa_model_packets *sim, uint32_t op);
-void flow_join(struct nupa_model_packets *sim, uint32_t op);
-uint32_t flow_packet(struct nupa_model_packets *sim, uint32_t port_index);
-void flow_timeout(struct nupa_model_packets *sim, uint32_t op);
-void sender_receives(struct nupa_model_packets *sim, uint32_t id);
-void control_send(struct nupa_model_packets *sim, uint32_t op, enum packet_type type, uint32_t seq,
-		  uint32_t entropy, bool marked);
-void packet_return(struct nupa_model_packets *sim, uint32_t id, enum packet_type type);
+void nupa_model_flow_activate(struct nupa_model_packets *sim, uint32_t op);
+void nupa_model_flow_wake(struct nupa_model_packets *sim, uint32_t op);
+void nupa_model_flow_join(struct nupa_model_packets *sim, uint32_t op);
+uint32_t nupa_model_flow_packet(struct nupa_model_packets *sim, uint32_t port_index);
+void nupa_model_flow_timeout(struct nupa_model_packets *sim, uint32_t op);
+void nupa_model_sender_receives(struct nupa_model_packets *sim, uint32_t id);
+void nupa_model_control_send(struct nupa_model_packets *sim, uint32_t op, enum packet_type type,
+			     uint32_t seq, uint32_t entropy, bool marked);
+void nupa_model_packet_return(struct nupa_model_packets *sim, uint32_t id, enum packet_type type);
 
 /* congestion.c */
-void dcqcn_start(struct nupa_model_packets *sim, struct flow *flow);
-void dcqcn_notified(struct nupa_model_packets *sim, struct flow *flow);
-uint64_t dcqcn_interval_ps(struct nupa_model_packets *sim, struct flow *flow, uint32_t bytes);
-void window_acked(struct flow *flow, uint32_t packets);
-void window_lost(struct flow *flow, uint32_t seq);
+void nupa_model_dcqcn_start(struct nupa_model_packets *sim, struct flow *flow);
+void nupa_model_dcqcn_notified(struct nupa_model_packets *sim, struct flow *flow);
+uint64_t nupa_model_dcqcn_interval_ps(struct nupa_model_packets *sim, struct flow *flow,
+				      uint32_t bytes);
+void nupa_model_window_acked(struct flow *flow, uint32_t packets);
+void nupa_model_window_lost(struct flow *flow, uint32_t seq);
 
 /* receiver.c */
-void receiver_data(struct nupa_model_packets *sim, uint32_t id);
-void pull_timer(struct nupa_model_packets *sim, uint32_t end);
+void nupa_model_receiver_data(struct nupa_model_packets *sim, uint32_t id);
+void nupa_model_pull_timer(struct nupa_model_packets *sim, uint32_t end);
 
 /* port.c, switch.c */
-void port_kick(struct nupa_model_packets *sim, uint32_t index);
-void port_release(struct nupa_model_packets *sim, uint32_t index, uint32_t bytes, uint64_t in_ps);
-void input_next(struct nupa_model_packets *sim, struct port *port);
-void switch_forward(struct nupa_model_packets *sim, uint32_t id);
-void switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id);
-uint32_t route_free(const struct nupa_model_packets *sim, uint32_t node, uint32_t to);
-uint32_t route_pick(struct nupa_model_packets *sim, uint32_t node, struct packet *packet);
+void nupa_model_port_kick(struct nupa_model_packets *sim, uint32_t index);
+void nupa_model_port_release(struct nupa_model_packets *sim, uint32_t index, uint32_t bytes,
+			     uint64_t in_ps);
+void nupa_model_input_next(struct nupa_model_packets *sim, struct port *port);
+void nupa_model_switch_forward(struct nupa_model_packets *sim, uint32_t id);
+void nupa_model_switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id);
+uint32_t nupa_model_route_free(const struct nupa_model_packets *sim, uint32_t node, uint32_t to);
+uint32_t nupa_model_route_pick(struct nupa_model_packets *sim, uint32_t node,
+			       struct packet *packet);
 
 #endif

@@ -13,7 +13,7 @@
 #define BUFFER_MOST INT32_MAX
 enum { PACKET_MOST = UINT16_MAX, KINDS_MAX = UINT16_MAX, PROTOCOLS_MAX = UINT8_MAX };
 
-bool refused(char *error, const char *format, ...)
+bool nupa_model_refused(char *error, const char *format, ...)
 {
 	va_list values;
 
@@ -43,9 +43,8 @@ static bool protocol_check(const struct nupa_model_protocol *protocol, uint32_t 
 	else if (protocol->flow_control == NUPA_MODEL_PAUSE &&
 		 (!protocol->xoff_bytes || protocol->xon_bytes > protocol->xoff_bytes))
 		wrong = "xon_bytes <= xoff_bytes, and xoff_bytes is not 0";
-	else if (protocol->ecn_low_bytes &&
-		 (protocol->ecn_high_bytes < protocol->ecn_low_bytes ||
-		  protocol->ecn_per_mille > 1000))
+	else if (protocol->ecn_low_bytes && (protocol->ecn_high_bytes < protocol->ecn_low_bytes ||
+					     protocol->ecn_per_mille > 1000))
 		wrong = "ecn_low_bytes <= ecn_high_bytes, and ecn_per_mille <= 1000";
 	else if ((protocol->transport == NUPA_MODEL_PULL ||
 		  protocol->transport == NUPA_MODEL_WINDOW) &&
@@ -58,7 +57,7 @@ static bool protocol_check(const struct nupa_model_protocol *protocol, uint32_t 
 	else if (protocol->transport == NUPA_MODEL_DCQCN &&
 		 (!protocol->recover_ps || !protocol->least_bytes_per_s))
 		wrong = "recover_ps and least_bytes_per_s are not 0";
-	return wrong ? refused(error, "protocol %u: %s", index, wrong) : true;
+	return wrong ? nupa_model_refused(error, "protocol %u: %s", index, wrong) : true;
 }
 
 static bool kind_check(const struct nupa_model_graph *graph, uint32_t index, char *error)
@@ -66,17 +65,18 @@ static bool kind_check(const struct nupa_model_graph *graph, uint32_t index, cha
 	const struct nupa_model_link_kind *kind = &graph->link_kind[index];
 
 	if (kind->protocol >= graph->protocols)
-		return refused(error, "kind %u: protocol %u of %u", index, kind->protocol,
-			       graph->protocols);
+		return nupa_model_refused(error, "kind %u: protocol %u of %u", index,
+					  kind->protocol, graph->protocols);
 	if (!(kind->bytes_per_s >= RATE_LEAST && kind->bytes_per_s <= RATE_MOST))
-		return refused(error, "kind %u: %g B/s: a link has 1e5 to 1e14", index,
-			       kind->bytes_per_s);
+		return nupa_model_refused(error, "kind %u: %g B/s: a link has 1e5 to 1e14", index,
+					  kind->bytes_per_s);
 	if (kind->latency_ps > LATENCY_MOST_PS)
-		return refused(error, "kind %u: %.9g s of latency: 10 at most", index,
-			       (double)kind->latency_ps / PS_PER_S);
+		return nupa_model_refused(error, "kind %u: %.9g s of latency: 10 at most", index,
+					  (double)kind->latency_ps / PS_PER_S);
 	if (kind->buffer_bytes > BUFFER_MOST)
-		return refused(error, "kind %u: a buffer of %llu bytes: %d at most", index,
-			       (unsigned long long)kind->buffer_bytes, BUFFER_MOST);
+		return nupa_model_refused(error, "kind %u: a buffer of %llu bytes: %d at most",
+					  index, (unsigned long long)kind->buffer_bytes,
+					  BUFFER_MOST);
 	return true;
 }
 
@@ -87,10 +87,12 @@ static bool graph_check(const struct nupa_model_graph *graph, char *error)
 	if (!graph->endpoints || nodes > NODES_MAX || !graph->links || graph->links > LINKS_MAX ||
 	    !graph->kinds || graph->kinds > KINDS_MAX || !graph->protocols ||
 	    graph->protocols > PROTOCOLS_MAX)
-		return refused(error, "%llu nodes, %u links, %u kinds and %u protocols: at least 1 "
-				      "each, and at most %u, %u, %u, %u",
-			       (unsigned long long)nodes, graph->links, graph->kinds,
-			       graph->protocols, NODES_MAX, LINKS_MAX, KINDS_MAX, PROTOCOLS_MAX);
+		return nupa_model_refused(
+		    error,
+		    "%llu nodes, %u links, %u kinds and %u protocols: at least 1 "
+		    "each, and at most %u, %u, %u, %u",
+		    (unsigned long long)nodes, graph->links, graph->kinds, graph->protocols,
+		    NODES_MAX, LINKS_MAX, KINDS_MAX, PROTOCOLS_MAX);
 	for (uint32_t at = 0; at < graph->protocols; at++)
 		if (!protocol_check(&graph->protocol[at], at, error))
 			return false;
@@ -100,20 +102,23 @@ static bool graph_check(const struct nupa_model_graph *graph, char *error)
 	for (uint32_t at = 0; at < graph->links; at++)
 		if (graph->source[at] >= nodes || graph->target[at] >= nodes ||
 		    graph->source[at] == graph->target[at] || graph->kind[at] >= graph->kinds)
-			return refused(error, "link %u leads from %u to %u, of kind %u", at,
-				       graph->source[at], graph->target[at], graph->kind[at]);
+			return nupa_model_refused(error, "link %u leads from %u to %u, of kind %u",
+						  at, graph->source[at], graph->target[at],
+						  graph->kind[at]);
 	for (uint32_t at = 0; at < graph->routes; at++) {
 		const uint32_t first = graph->route_start[at], end = graph->route_start[at + 1];
 
 		if (graph->route_node[at] >= nodes || end <= first ||
 		    graph->route_endpoint[at] >= graph->endpoints)
-			return refused(error, "route %u: from node %u to endpoint %u", at,
-				       graph->route_node[at], graph->route_endpoint[at]);
+			return nupa_model_refused(error, "route %u: from node %u to endpoint %u",
+						  at, graph->route_node[at],
+						  graph->route_endpoint[at]);
 		for (uint32_t link = first; link < end; link++)
 			if (graph->route_link[link] >= graph->links ||
 			    graph->source[graph->route_link[link]] != graph->route_node[at])
-				return refused(error, "route %u: link %u does not leave node %u",
-					       at, graph->route_link[link], graph->route_node[at]);
+				return nupa_model_refused(
+				    error, "route %u: link %u does not leave node %u", at,
+				    graph->route_link[link], graph->route_node[at]);
 	}
 	return true;
 }
@@ -123,7 +128,7 @@ static void port_init(struct port *port, const struct nupa_model_graph *graph, u
 	const struct nupa_model_link_kind *kind = &graph->link_kind[graph->kind[index]];
 	const struct nupa_model_protocol *protocol = &graph->protocol[kind->protocol];
 	const uint32_t most = protocol->payload_bytes + protocol->header_bytes;
-	const struct queue empty = {NUPA_MODEL_NONE, NUPA_MODEL_NONE};
+	const struct queue empty = { NUPA_MODEL_NONE, NUPA_MODEL_NONE };
 	double buffer = (double)kind->buffer_bytes;
 
 	if (!kind->buffer_bytes) /* there and back, and the packets that are on their way then */
@@ -145,12 +150,11 @@ static void port_init(struct port *port, const struct nupa_model_graph *graph, u
 		.ecn_low_bytes = UINT32_MAX,
 	};
 	/* Pulls see to the last link themselves: a mark there says nothing of paths. */
-	if (protocol->ecn_low_bytes &&
-	    (port->to_switch || protocol->transport != NUPA_MODEL_PULL))
+	if (protocol->ecn_low_bytes && (port->to_switch || protocol->transport != NUPA_MODEL_PULL))
 		port->ecn_low_bytes = protocol->ecn_low_bytes;
 	if (port->flow_control == NUPA_MODEL_CREDITS)
-		port->credit_bytes = (int32_t)(port->buffer_bytes / protocol->credit_bytes *
-					       protocol->credit_bytes);
+		port->credit_bytes =
+		    (int32_t)(port->buffer_bytes / protocol->credit_bytes * protocol->credit_bytes);
 }
 
 /* A switch forwards a packet's first bytes at once if no link of it is faster than the packet's. */
@@ -160,7 +164,7 @@ static bool ports_finish(struct nupa_model_packets *sim, const struct nupa_model
 	uint64_t *fastest = malloc(sim->nodes * sizeof(*fastest));
 
 	if (!fastest)
-		return refused(error, "no memory for %u nodes", sim->nodes);
+		return nupa_model_refused(error, "no memory for %u nodes", sim->nodes);
 	for (uint32_t node = 0; node < sim->nodes; node++)
 		fastest[node] = UINT64_MAX;
 	for (uint32_t at = 0; at < sim->links; at++)
@@ -174,12 +178,15 @@ static bool ports_finish(struct nupa_model_packets *sim, const struct nupa_model
 			       fastest[port->target] < port->byte_ps20;
 		if (port->flow_control != NUPA_MODEL_CREDITS)
 			continue;
-		if (port->credit_bytes < (int32_t)(protocol->payload_bytes +
-						   protocol->header_bytes + protocol->credit_bytes)) {
+		if (port->credit_bytes <
+		    (int32_t)(protocol->payload_bytes + protocol->header_bytes +
+			      protocol->credit_bytes)) {
 			free(fastest);
-			return refused(error, "kind %u: a buffer of %u bytes holds no packet in "
-					      "units of %u", graph->kind[at], port->buffer_bytes,
-				       protocol->credit_bytes);
+			return nupa_model_refused(
+			    error,
+			    "kind %u: a buffer of %u bytes holds no packet in "
+			    "units of %u",
+			    graph->kind[at], port->buffer_bytes, protocol->credit_bytes);
 		}
 	}
 	free(fastest);
@@ -189,16 +196,15 @@ static bool ports_finish(struct nupa_model_packets *sim, const struct nupa_model
 static void ends_init(struct nupa_model_packets *sim, const struct nupa_model_graph *graph)
 {
 	for (uint32_t at = 0; at < sim->endpoints; at++)
-		sim->ends[at] = (struct endpoint){
-			.pulls = {NUPA_MODEL_NONE, NUPA_MODEL_NONE}, .share = 65536};
+		sim->ends[at] = (struct endpoint){ .pulls = { NUPA_MODEL_NONE, NUPA_MODEL_NONE },
+						   .share = 65536 };
 	for (uint32_t at = 0; at < sim->links; at++) {
 		const struct nupa_model_link_kind *kind = &graph->link_kind[graph->kind[at]];
 		const struct nupa_model_protocol *protocol = &graph->protocol[kind->protocol];
 		struct endpoint *end;
 		double rate, packet;
 
-		if (graph->target[at] >= sim->endpoints ||
-		    protocol->transport != NUPA_MODEL_PULL)
+		if (graph->target[at] >= sim->endpoints || protocol->transport != NUPA_MODEL_PULL)
 			continue;
 		/* Several links share the pulls: their rates add up. */
 		end = &sim->ends[graph->target[at]];
@@ -210,7 +216,8 @@ static void ends_init(struct nupa_model_packets *sim, const struct nupa_model_gr
 	}
 }
 
-bool graph_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph, char *error)
+bool nupa_model_graph_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
+			   char *error)
 {
 	if (!graph_check(graph, error))
 		return false;
@@ -221,11 +228,11 @@ bool graph_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *g
 	sim->ends = calloc(sim->endpoints, sizeof(*sim->ends));
 	sim->protocols = calloc(graph->protocols, sizeof(*sim->protocols));
 	if (!sim->ports || !sim->ends || !sim->protocols)
-		return refused(error, "no memory for %u links", sim->links);
+		return nupa_model_refused(error, "no memory for %u links", sim->links);
 	for (uint32_t at = 0; at < graph->protocols; at++)
 		sim->protocols[at] = graph->protocol[at];
 	for (uint32_t at = 0; at < sim->links; at++)
 		port_init(&sim->ports[at], graph, at);
 	ends_init(sim, graph);
-	return ports_finish(sim, graph, error) && routes_build(sim, graph, error);
+	return ports_finish(sim, graph, error) && nupa_model_routes_build(sim, graph, error);
 }

@@ -3,7 +3,7 @@
 #include "model/engine.h"
 
 /* All that it waited for has completed. */
-void operation_released(struct nupa_model_packets *sim, uint32_t op)
+void nupa_model_operation_released(struct nupa_model_packets *sim, uint32_t op)
 {
 	const struct nupa_model_operation *operation = &sim->operations[op];
 	const uint64_t ready = sim->flows[op].ready_ps;
@@ -27,29 +27,29 @@ static void release_dependents(struct nupa_model_packets *sim, uint32_t op, uint
 		if (flow->ready_ps < time_ps)
 			flow->ready_ps = time_ps;
 		if (!--flow->pending)
-			operation_released(sim, next);
+			nupa_model_operation_released(sim, next);
 	}
 }
 
-void operation_start(struct nupa_model_packets *sim, uint32_t op)
+void nupa_model_operation_start(struct nupa_model_packets *sim, uint32_t op)
 {
 	const struct nupa_model_operation *operation = &sim->operations[op];
 	struct flow *flow = &sim->flows[op];
 
 	flow->flags |= FLOW_STARTED;
 	if (operation->rank == operation->peer) {
-		operation_done(sim, op);
-		operation_acked(sim, op);
+		nupa_model_operation_done(sim, op);
+		nupa_model_operation_acked(sim, op);
 		return;
 	}
 	sim->totals.payload_sent_bytes += operation->bytes;
 	if (operation->read)
-		control_send(sim, op, PACKET_REQUEST, 0, 0, false);
+		nupa_model_control_send(sim, op, PACKET_REQUEST, 0, 0, false);
 	else
-		flow_activate(sim, op);
+		nupa_model_flow_activate(sim, op);
 }
 
-void operation_done(struct nupa_model_packets *sim, uint32_t op)
+void nupa_model_operation_done(struct nupa_model_packets *sim, uint32_t op)
 {
 	const uint64_t time_ps = sim->now_ps + sim->operations[op].after_ps;
 
@@ -63,7 +63,7 @@ void operation_done(struct nupa_model_packets *sim, uint32_t op)
 }
 
 /* The acknowledgement is of the last packet, so the operation is done. */
-void operation_acked(struct nupa_model_packets *sim, uint32_t op)
+void nupa_model_operation_acked(struct nupa_model_packets *sim, uint32_t op)
 {
 	const uint64_t time_ps = sim->now_ps + sim->operations[op].after_ps;
 

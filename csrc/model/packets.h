@@ -37,33 +37,34 @@ struct nupa_model_protocol {
 	uint32_t flow_control, transport, spread; /* enums above */
 	uint32_t payload_bytes;                   /* of a full packet */
 	uint32_t header_bytes;                    /* of a packet, beside its payload */
-	uint32_t control_bytes;      /* acknowledgements, pulls, requests, trimmed packets */
-	uint32_t cut_through;        /* 0: switches store a packet before they forward it */
-	uint32_t virtual_queues;     /* 0: one queue an input, whose first packet blocks the others */
-	uint32_t paths;              /* PER_PACKET: values of a packet's entropy; a power of two */
-	uint32_t credit_bytes;       /* CREDITS: a packet takes whole units of this */
-	uint32_t ack_packets;        /* an acknowledgement each so many packets; 0: at the end */
-	uint32_t ecn_low_bytes;      /* a longer queue marks; 0: none does */
-	uint32_t ecn_high_bytes;     /* from here on each packet is marked */
-	uint32_t ecn_per_mille;      /* just below `ecn_high_bytes` */
-	uint32_t xoff_bytes;         /* PAUSE: an input's packets from which it pauses its link */
-	uint32_t xon_bytes;          /* PAUSE: below this it resumes */
-	uint32_t window_packets;     /* PULL, WINDOW: the first window */
-	uint32_t pull_packets;       /* PULL: granted by one pull */
-	uint32_t pull_per_mille;     /* PULL: rate of grants, of the rate of the receiver's links */
-	uint64_t timeout_ps;         /* without progress, missing packets are sent again; 0: never */
-	uint64_t adapt_ps;           /* PULL: trimmed packets lower the rate each so often; 0: never */
-	uint64_t notify_ps;          /* DCQCN: the least time between two notifications */
-	uint64_t recover_ps;         /* DCQCN: the rate rises each so often */
+	uint32_t control_bytes;  /* acknowledgements, pulls, requests, trimmed packets */
+	uint32_t cut_through;    /* 0: switches store a packet before they forward it */
+	uint32_t virtual_queues; /* 0: one queue an input, whose first packet blocks the others */
+	uint32_t paths;          /* PER_PACKET: values of a packet's entropy; a power of two */
+	uint32_t credit_bytes;   /* CREDITS: a packet takes whole units of this */
+	uint32_t ack_packets;    /* an acknowledgement each so many packets; 0: at the end */
+	uint32_t ecn_low_bytes;  /* a longer queue marks; 0: none does */
+	uint32_t ecn_high_bytes; /* from here on each packet is marked */
+	uint32_t ecn_per_mille;  /* just below `ecn_high_bytes` */
+	uint32_t xoff_bytes;     /* PAUSE: an input's packets from which it pauses its link */
+	uint32_t xon_bytes;      /* PAUSE: below this it resumes */
+	uint32_t window_packets; /* PULL, WINDOW: the first window */
+	uint32_t pull_packets;   /* PULL: granted by one pull */
+	uint32_t pull_per_mille; /* PULL: rate of grants, of the rate of the receiver's links */
+	uint64_t timeout_ps;     /* without progress, missing packets are sent again; 0: never */
+	uint64_t adapt_ps;       /* PULL: trimmed packets lower the rate each so often; 0: never */
+	uint64_t notify_ps;      /* DCQCN: the least time between two notifications */
+	uint64_t recover_ps;     /* DCQCN: the rate rises each so often */
 	uint64_t increase_bytes_per_s; /* DCQCN: additive increase */
 	uint64_t least_bytes_per_s;    /* DCQCN: the rate falls no lower */
 };
 
 struct nupa_model_link_kind {
 	double bytes_per_s;
-	uint64_t latency_ps;   /* the medium, and the node at its end */
-	uint64_t buffer_bytes; /* DROP, TRIM: before this link; else behind it.  0: a round trip's */
-	uint32_t protocol;     /* index */
+	uint64_t latency_ps; /* the medium, and the node at its end */
+	uint64_t
+	    buffer_bytes;  /* DROP, TRIM: before this link; else behind it.  0: a round trip's */
+	uint32_t protocol; /* index */
 };
 
 /* Nodes 0 to endpoints - 1 send and receive, the others forward.  An explicit route replaces, for
@@ -87,8 +88,8 @@ struct nupa_model_operation {
 	uint64_t before_ps; /* from its start until its first packet may leave */
 	uint64_t after_ps;  /* from its last packet's arrival until it has completed */
 	uint32_t payload_bytes, header_bytes; /* of its packets; payload 0: the protocol's */
-	uint32_t read;      /* 1: a request travels to the peer, and the bytes travel back */
-	uint32_t entropy;   /* PER_FLOW: 0: by the seed; else operations with one value share paths */
+	uint32_t read;    /* 1: a request travels to the peer, and the bytes travel back */
+	uint32_t entropy; /* PER_FLOW: 0: by the seed; else operations with one value share paths */
 };
 
 struct nupa_model_work {
@@ -139,7 +140,8 @@ int nupa_model_packets_run(struct nupa_model_packets *sim, uint64_t events,
 
 /* An entry for each operation, and for each link. */
 void nupa_model_packets_times(const struct nupa_model_packets *sim, struct nupa_model_times *times);
-void nupa_model_packets_links(const struct nupa_model_packets *sim, struct nupa_model_link_use *use);
+void nupa_model_packets_links(const struct nupa_model_packets *sim,
+			      struct nupa_model_link_use *use);
 struct nupa_model_totals nupa_model_packets_totals(const struct nupa_model_packets *sim);
 void nupa_model_packets_free(struct nupa_model_packets *sim);
 /* cffi: end */

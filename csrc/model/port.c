@@ -12,8 +12,8 @@ static int32_t credits_of(const struct nupa_model_packets *sim, const struct por
 }
 
 /* A word about a link, not on a link. */
-static void tell(struct nupa_model_packets *sim, uint32_t index, enum packet_type type, uint32_t seq,
-		 uint64_t in_ps)
+static void tell(struct nupa_model_packets *sim, uint32_t index, enum packet_type type,
+		 uint32_t seq, uint64_t in_ps)
 {
 	const uint32_t id = packet_new(sim);
 	struct packet *packet = &sim->packets[id];
@@ -27,7 +27,7 @@ static void tell(struct nupa_model_packets *sim, uint32_t index, enum packet_typ
 }
 
 /* One queue an input: the first packet has left it, and the next may ask for its next link. */
-void input_next(struct nupa_model_packets *sim, struct port *port)
+void nupa_model_input_next(struct nupa_model_packets *sim, struct port *port)
 {
 	uint32_t id;
 
@@ -36,11 +36,13 @@ void input_next(struct nupa_model_packets *sim, struct port *port)
 		return;
 	}
 	id = take(sim, &port->input);
-	switch_enqueue(sim, route_pick(sim, port->target, &sim->packets[id]), id);
+	nupa_model_switch_enqueue(sim, nupa_model_route_pick(sim, port->target, &sim->packets[id]),
+				  id);
 }
 
 /* A packet that came on that link leaves the buffer behind it in `in_ps`. */
-void port_release(struct nupa_model_packets *sim, uint32_t index, uint32_t bytes, uint64_t in_ps)
+void nupa_model_port_release(struct nupa_model_packets *sim, uint32_t index, uint32_t bytes,
+			     uint64_t in_ps)
 {
 	struct port *port = &sim->ports[index];
 
@@ -71,6 +73,7 @@ static bool marks(struct nupa_model_packets *sim, const struct port *port)
 	       (over * protocol->ecn_per_mille) << 32;
 }
 
+/* Step 2. */
 static void transmit(struct nupa_model_packets *sim, uint32_t index, struct port *port, uint32_t id)
 {
 	struct packet *packet = &sim->packets[id];
@@ -93,7 +96,7 @@ static void transmit(struct nupa_model_packets *sim, uint32_t index, struct port
 	put(sim, id, sim->now_ps + port->latency_ps + (port->stores ? ps : 0));
 	if (held) {
 		packet->flags &= FLAG_MARKED | FLAG_PULLED;
-		port_release(sim, from, bytes, ps);
+		nupa_model_port_release(sim, from, bytes, ps);
 	}
 }
 
@@ -118,11 +121,11 @@ static uint32_t next_packet(struct nupa_model_packets *sim, uint32_t index, stru
 	if (port->flow_control == NUPA_MODEL_CREDITS &&
 	    port->credit_bytes < credits_of(sim, port, sim->flows[port->ring.head].full_bytes))
 		return NUPA_MODEL_NONE;
-	return flow_packet(sim, index);
+	return nupa_model_flow_packet(sim, index);
 }
 
 /* Sends a packet if the link is free and one may go; arms the timer if there is more (I3). */
-void port_kick(struct nupa_model_packets *sim, uint32_t index)
+void nupa_model_port_kick(struct nupa_model_packets *sim, uint32_t index)
 {
 	struct port *port = &sim->ports[index];
 

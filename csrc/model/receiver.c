@@ -12,15 +12,16 @@ static void acknowledge(struct nupa_model_packets *sim, uint32_t op, uint32_t gr
 {
 	struct flow *flow = &sim->flows[op];
 
-	control_send(sim, op, PACKET_ACK, flow->unacked | grant << 16, flow->echo,
-		     flow->flags & FLOW_MARKED);
+	nupa_model_control_send(sim, op, PACKET_ACK, flow->unacked | grant << 16, flow->echo,
+				flow->flags & FLOW_MARKED);
 	flow->unacked = 0;
 	flow->flags &= (uint8_t)~FLOW_MARKED;
 }
 
 /* More is pulled than the network carries if more than two thirds are trimmed before the last
- * link; less than that costs little, keeps links busy and treats flows alike.  Then the share of the
- * rate falls by the part above that, and what was under way is waited for.  Else it rises with time. */
+ * link; less than that costs little, keeps links busy and treats flows alike.  Then the share of
+ * the rate falls by the part above that, and what was under way is waited for.  Else it rises with
+ * time. */
 static void adapt(struct nupa_model_packets *sim, struct endpoint *end, uint64_t period_ps)
 {
 	const uint64_t past_ps = sim->now_ps - end->since_ps;
@@ -39,7 +40,8 @@ static void adapt(struct nupa_model_packets *sim, struct endpoint *end, uint64_t
 	} else {
 		const uint64_t more = SHARE_STEP * past_ps / period_ps << end->rose;
 
-		end->share = more < SHARE_ONE - end->share ? end->share + (uint32_t)more : SHARE_ONE;
+		end->share =
+		    more < SHARE_ONE - end->share ? end->share + (uint32_t)more : SHARE_ONE;
 		end->rose = true;
 	}
 	end->got = end->trimmed = 0;
@@ -89,7 +91,7 @@ static void pull(struct nupa_model_packets *sim, uint32_t end_index)
 	put(sim, timer_of_end(sim, end_index), end->pull_ps);
 }
 
-void pull_timer(struct nupa_model_packets *sim, uint32_t end_index)
+void nupa_model_pull_timer(struct nupa_model_packets *sim, uint32_t end_index)
 {
 	sim->ends[end_index].armed = false;
 	pull(sim, end_index);
@@ -131,13 +133,13 @@ static void report_gap(struct nupa_model_packets *sim, uint32_t op, uint32_t seq
 	const bool pulls = sim->protocols[flow->protocol].transport == NUPA_MODEL_PULL;
 
 	for (; flow->expected < seq; flow->expected++, flow->wanted += pulls)
-		control_send(sim, op, PACKET_NACK, flow->expected, flow->echo, false);
+		nupa_model_control_send(sim, op, PACKET_NACK, flow->expected, flow->echo, false);
 	if (flow->expected == seq)
 		flow->expected++;
 }
 
 /* Step 5. */
-void receiver_data(struct nupa_model_packets *sim, uint32_t id)
+void nupa_model_receiver_data(struct nupa_model_packets *sim, uint32_t id)
 {
 	const struct packet *packet = &sim->packets[id];
 	const uint32_t op = packet->flow, seq = packet->seq;
@@ -153,7 +155,7 @@ void receiver_data(struct nupa_model_packets *sim, uint32_t id)
 		if ((packet->flags & (FLAG_PULLED | FLAG_LAST)) == FLAG_PULLED)
 			sim->ends[flow->receiver].trimmed++;
 		flow->wanted++;
-		packet_return(sim, id, PACKET_NACK);
+		nupa_model_packet_return(sim, id, PACKET_NACK);
 		want_pulls(sim, op);
 		return;
 	}
@@ -167,15 +169,14 @@ void receiver_data(struct nupa_model_packets *sim, uint32_t id)
 	if (lossy && protocol->flow_control == NUPA_MODEL_DROP &&
 	    protocol->spread == NUPA_MODEL_PER_FLOW)
 		report_gap(sim, op, seq);
-	if (marked && protocol->transport == NUPA_MODEL_DCQCN &&
-	    sim->now_ps >= flow->notified_ps) {
+	if (marked && protocol->transport == NUPA_MODEL_DCQCN && sim->now_ps >= flow->notified_ps) {
 		flow->notified_ps = sim->now_ps + protocol->notify_ps;
-		control_send(sim, op, PACKET_NOTIFY, 0, 0, false);
+		nupa_model_control_send(sim, op, PACKET_NOTIFY, 0, 0, false);
 	}
 	flow->received++;
 	flow->unacked++;
 	if (flow->received == flow->total) {
-		operation_done(sim, op);
+		nupa_model_operation_done(sim, op);
 		acknowledge(sim, op, 0);
 		return;
 	}

@@ -117,8 +117,8 @@ static uint32_t set_of(struct build *build, struct routes *routes, const uint32_
 static bool classes_build(struct build *build, struct routes *routes)
 {
 	const struct nupa_model_graph *graph = build->graph;
-	struct build sets = {.graph = graph};
-	struct routes found = {.sets_used = ROUTE_FIRST};
+	struct build sets = { .graph = graph };
+	struct routes found = { .sets_used = ROUTE_FIRST };
 	uint32_t *class_of_set = NULL;
 	bool done = false;
 
@@ -242,32 +242,36 @@ static bool build_all(struct build *build, struct routes *routes, char *error)
 	if (!by_node(build, graph->source, &build->out_start, &build->out) ||
 	    !by_node(build, graph->target, &build->in_start, &build->in) ||
 	    !classes_build(build, routes))
-		return refused(error, "no memory for routes");
+		return nupa_model_refused(error, "no memory for routes");
 	if ((uint64_t)build->nodes * routes->classes > ROWS_MAX)
-		return refused(error, "%u nodes by %u classes of destinations are more than 2^28 "
-				      "routes", build->nodes, routes->classes);
+		return nupa_model_refused(
+		    error,
+		    "%u nodes by %u classes of destinations are more than 2^28 "
+		    "routes",
+		    build->nodes, routes->classes);
 	routes->row = calloc((uint64_t)build->nodes * routes->classes, sizeof(*routes->row));
 	first_of = malloc((routes->classes + 1ull) * sizeof(*first_of));
 	if (!routes->row || !first_of) {
 		free(first_of);
-		return refused(error, "no memory for routes");
+		return nupa_model_refused(error, "no memory for routes");
 	}
 	for (uint32_t end = graph->endpoints; end-- > 0;)
 		first_of[routes->class_of[end]] = end;
-	for (uint32_t class = 0; done && class < routes->classes; class++)
+	for (uint32_t class = 0; done && class < routes->classes; class ++)
 		done = rows_build(build, routes, first_of[class]);
 	free(first_of);
 	if (!done || !routes_replace(build, routes))
-		return refused(error, "no memory for routes");
+		return nupa_model_refused(error, "no memory for routes");
 	routes->down_start = build->in_start;
 	routes->down = build->in;
 	build->in_start = build->in = NULL;
 	return true;
 }
 
-bool routes_build(struct nupa_model_packets *sim, const struct nupa_model_graph *graph, char *error)
+bool nupa_model_routes_build(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
+			     char *error)
 {
-	struct build build = {.graph = graph, .nodes = sim->nodes};
+	struct build build = { .graph = graph, .nodes = sim->nodes };
 	struct routes *routes = &sim->routes;
 	bool done = false;
 
@@ -279,7 +283,7 @@ bool routes_build(struct nupa_model_packets *sim, const struct nupa_model_graph 
 	if (routes->class_of && build.distance && build.queue && build.links)
 		done = build_all(&build, routes, error);
 	else
-		refused(error, "no memory for routes");
+		nupa_model_refused(error, "no memory for routes");
 	free(build.out_start);
 	free(build.out);
 	free(build.in_start);
@@ -291,7 +295,7 @@ bool routes_build(struct nupa_model_packets *sim, const struct nupa_model_graph 
 	return done;
 }
 
-void routes_free(struct routes *routes)
+void nupa_model_routes_free(struct routes *routes)
 {
 	free(routes->class_of);
 	free(routes->row);

@@ -17,22 +17,23 @@ static bool wheel_setup(struct nupa_model_packets *sim, const struct nupa_model_
 	for (uint32_t at = 0; at < sim->links; at++) {
 		const struct port *port = &sim->ports[at];
 		const struct nupa_model_protocol *protocol = &sim->protocols[port->protocol];
-		const uint64_t ps = port->latency_ps +
-				    2 * serial_ps(port, protocol->payload_bytes +
-								protocol->header_bytes);
+		const uint64_t ps =
+		    port->latency_ps +
+		    2 * serial_ps(port, protocol->payload_bytes + protocol->header_bytes);
 
 		if (ps > horizon_ps)
 			horizon_ps = ps;
 	}
 	sim->packets_max = work->packets_max;
 	if (sim->packets_max < PACKETS_LEAST || sim->packets_max > PACKETS_MOST)
-		return refused(error, "packets_max is %u: %u to %u are possible", sim->packets_max,
-			       PACKETS_LEAST, PACKETS_MOST);
+		return nupa_model_refused(error, "packets_max is %u: %u to %u are possible",
+					  sim->packets_max, PACKETS_LEAST, PACKETS_MOST);
 	/* Not touched before it is used: the system gives pages then. */
 	sim->packets = aligned_alloc(64, sim->packets_max * sizeof(*sim->packets));
 	sim->timers = malloc(timers * sizeof(*sim->timers));
 	if (!sim->packets || !sim->timers || !nupa_model_wheel_init(&sim->wheel, horizon_ps))
-		return refused(error, "no memory for %u packets in flight", sim->packets_max);
+		return nupa_model_refused(error, "no memory for %u packets in flight",
+					  sim->packets_max);
 	sim->free = NUPA_MODEL_NONE;
 	sim->wheel.packets = (char *)sim->packets;
 	sim->wheel.packet_bytes = sizeof(*sim->packets);
@@ -48,18 +49,18 @@ struct nupa_model_packets *nupa_model_packets_new(const struct nupa_model_graph 
 	struct nupa_model_packets *sim = calloc(1, sizeof(*sim));
 
 	if (!sim) {
-		refused(error, "no memory");
+		nupa_model_refused(error, "no memory");
 		return NULL;
 	}
 	sim->random = nupa_model_mix(work->seed + 1);
-	if (!graph_copy(sim, graph, error) || !work_copy(sim, graph, work, error) ||
-	    !wheel_setup(sim, work, error)) {
+	if (!nupa_model_graph_copy(sim, graph, error) ||
+	    !nupa_model_work_copy(sim, graph, work, error) || !wheel_setup(sim, work, error)) {
 		nupa_model_packets_free(sim);
 		return NULL;
 	}
 	for (uint32_t op = 0; op < sim->operations_count; op++)
 		if (!sim->flows[op].pending)
-			operation_released(sim, op);
+			nupa_model_operation_released(sim, op);
 	return sim;
 }
 
@@ -68,7 +69,7 @@ void nupa_model_packets_free(struct nupa_model_packets *sim)
 	if (!sim)
 		return;
 	nupa_model_wheel_free(&sim->wheel);
-	routes_free(&sim->routes);
+	nupa_model_routes_free(&sim->routes);
 	free(sim->packets);
 	free(sim->ports);
 	free(sim->flows);
@@ -90,16 +91,16 @@ static void timer_fires(struct nupa_model_packets *sim, uint32_t timer)
 
 	if (timer < flows) {
 		sim->ports[timer].armed = false;
-		port_kick(sim, timer);
+		nupa_model_port_kick(sim, timer);
 	} else if (timer < timeouts) {
 		if (sim->flows[timer - flows].flags & FLOW_STARTED)
-			flow_join(sim, timer - flows);
+			nupa_model_flow_join(sim, timer - flows);
 		else
-			operation_start(sim, timer - flows);
+			nupa_model_operation_start(sim, timer - flows);
 	} else if (timer < ends) {
-		flow_timeout(sim, timer - timeouts);
+		nupa_model_flow_timeout(sim, timer - timeouts);
 	} else {
-		pull_timer(sim, timer - ends);
+		nupa_model_pull_timer(sim, timer - ends);
 	}
 }
 
@@ -112,36 +113,36 @@ static void packet_arrives(struct nupa_model_packets *sim, uint32_t id)
 	switch (packet->type) {
 	case PACKET_CREDIT:
 		port->credit_bytes += (int32_t)packet->seq;
-		port_kick(sim, packet->link);
+		nupa_model_port_kick(sim, packet->link);
 		packet_free(sim, id);
 		return;
 	case PACKET_PAUSE:
 		port->paused = packet->seq;
-		port_kick(sim, packet->link);
+		nupa_model_port_kick(sim, packet->link);
 		packet_free(sim, id);
 		return;
 	case PACKET_INPUT:
 		packet_free(sim, id);
-		input_next(sim, port);
+		nupa_model_input_next(sim, port);
 		return;
 	default:
 		break;
 	}
 	if (port->to_switch) {
-		switch_forward(sim, id);
+		nupa_model_switch_forward(sim, id);
 		return;
 	}
 	if (packet->type == PACKET_DATA) {
 		if (port->flow_control == NUPA_MODEL_CREDITS && !(packet->flags & FLAG_TRIMMED))
-			port_release(sim, packet->link, packet->bytes, 0);
-		receiver_data(sim, id);
+			nupa_model_port_release(sim, packet->link, packet->bytes, 0);
+		nupa_model_receiver_data(sim, id);
 	} else if (packet->type == PACKET_REQUEST) {
 		const uint32_t op = packet->flow;
 
 		packet_free(sim, id);
-		flow_activate(sim, op);
+		nupa_model_flow_activate(sim, op);
 	} else {
-		sender_receives(sim, id);
+		nupa_model_sender_receives(sim, id);
 	}
 }
 
@@ -151,12 +152,13 @@ static int stuck(const struct nupa_model_packets *sim, char *error)
 
 	while (sim->flows[op].flags & FLOW_ACKED)
 		op++;
-	refused(error, "%u operations never complete; the first is %u, which %s",
-		sim->totals.operations_left, op,
-		sim->flows[op].flags & FLOW_STARTED
-			? "started: links wait for each other's credits, or packets were lost and "
-			  "no timeout is set"
-			: "waits for others that wait for it");
+	nupa_model_refused(
+	    error, "%u operations never complete; the first is %u, which %s",
+	    sim->totals.operations_left, op,
+	    sim->flows[op].flags & FLOW_STARTED
+		? "started: links wait for each other's credits, or packets were lost and "
+		  "no timeout is set"
+		: "waits for others that wait for it");
 	return -1;
 }
 
@@ -179,7 +181,7 @@ int nupa_model_packets_run(struct nupa_model_packets *sim, uint64_t events,
 		else
 			packet_arrives(sim, id);
 		if (__builtin_expect(sim->failed != NULL, 0)) {
-			refused(error, "%s", sim->failed);
+			nupa_model_refused(error, "%s", sim->failed);
 			more = -1;
 			break;
 		}
@@ -201,8 +203,8 @@ void nupa_model_packets_links(const struct nupa_model_packets *sim, struct nupa_
 		use[at] = (struct nupa_model_link_use){
 			.bytes = port->bytes,
 			.packets = port->packets,
-			.busy_ps = (uint64_t)((double)port->bytes * (double)port->byte_ps20 /
-					      (1 << 20)),
+			.busy_ps =
+			    (uint64_t)((double)port->bytes * (double)port->byte_ps20 / (1 << 20)),
 			.queue_bytes_max = port->queue_most,
 			.dropped = port->dropped,
 			.trimmed = port->trimmed,

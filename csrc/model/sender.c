@@ -19,15 +19,15 @@ static bool may_send(const struct nupa_model_packets *sim, const struct flow *fl
 }
 
 /* Into the ring of its port, which sends at once if it is idle. */
-void flow_join(struct nupa_model_packets *sim, uint32_t op)
+void nupa_model_flow_join(struct nupa_model_packets *sim, uint32_t op)
 {
 	struct flow *flow = &sim->flows[op];
 
 	ring_append(sim, &sim->ports[flow->port].ring, op);
-	port_kick(sim, flow->port);
+	nupa_model_port_kick(sim, flow->port);
 }
 
-void flow_wake(struct nupa_model_packets *sim, uint32_t op)
+void nupa_model_flow_wake(struct nupa_model_packets *sim, uint32_t op)
 {
 	struct flow *flow = &sim->flows[op];
 
@@ -37,19 +37,19 @@ void flow_wake(struct nupa_model_packets *sim, uint32_t op)
 	if (flow->pace_ps > sim->now_ps)
 		put(sim, timer_of_flow(sim, op), flow->pace_ps);
 	else
-		flow_join(sim, op);
+		nupa_model_flow_join(sim, op);
 }
 
-void flow_activate(struct nupa_model_packets *sim, uint32_t op)
+void nupa_model_flow_activate(struct nupa_model_packets *sim, uint32_t op)
 {
 	struct flow *flow = &sim->flows[op];
 	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
 
 	if (protocol->transport == NUPA_MODEL_DCQCN)
-		dcqcn_start(sim, flow);
+		nupa_model_dcqcn_start(sim, flow);
 	if (lossy(protocol) && protocol->timeout_ps)
 		put(sim, timeout_of_flow(sim, op), sim->now_ps + protocol->timeout_ps);
-	flow_wake(sim, op);
+	nupa_model_flow_wake(sim, op);
 }
 
 /* PER_PACKET: the next value in turn; values of marked paths are passed over once. */
@@ -87,7 +87,7 @@ static void continue_flow(struct nupa_model_packets *sim, uint32_t op, uint32_t 
 	struct port *port = &sim->ports[flow->port];
 
 	if (sim->protocols[flow->protocol].transport == NUPA_MODEL_DCQCN)
-		flow->pace_ps = sim->now_ps + dcqcn_interval_ps(sim, flow, bytes);
+		flow->pace_ps = sim->now_ps + nupa_model_dcqcn_interval_ps(sim, flow, bytes);
 	if (!may_send(sim, flow)) {
 		flow->flags &= (uint8_t)~FLOW_RINGED;
 	} else if (flow->pace_ps > sim->now_ps + serial_ps(port, bytes)) {
@@ -97,17 +97,17 @@ static void continue_flow(struct nupa_model_packets *sim, uint32_t op, uint32_t 
 		const uint32_t last = flow->port;
 
 		port->free_ps = sim->now_ps + serial_ps(port, bytes); /* the packet goes now */
-		flow->port = route_free(sim, flow->sender, flow->receiver);
+		flow->port = nupa_model_route_free(sim, flow->sender, flow->receiver);
 		ring_append(sim, &sim->ports[flow->port].ring, op);
 		if (flow->port != last)
-			port_kick(sim, flow->port);
+			nupa_model_port_kick(sim, flow->port);
 	} else {
 		ring_append(sim, &sim->ports[flow->port].ring, op);
 	}
 }
 
 /* Step 1: the next packet of the first flow in the ring. */
-uint32_t flow_packet(struct nupa_model_packets *sim, uint32_t port_index)
+uint32_t nupa_model_flow_packet(struct nupa_model_packets *sim, uint32_t port_index)
 {
 	struct port *port = &sim->ports[port_index];
 	const uint32_t op = port->ring.head;
@@ -152,8 +152,8 @@ uint32_t flow_packet(struct nupa_model_packets *sim, uint32_t port_index)
 
 /* Sends a control packet from the endpoint where a flow's packets arrive to its sender; a request,
  * the other way. */
-void control_send(struct nupa_model_packets *sim, uint32_t op, enum packet_type type, uint32_t seq,
-		  uint32_t entropy, bool marked)
+void nupa_model_control_send(struct nupa_model_packets *sim, uint32_t op, enum packet_type type,
+			     uint32_t seq, uint32_t entropy, bool marked)
 {
 	const uint32_t id = packet_new(sim);
 	struct packet *packet = &sim->packets[id];
@@ -164,11 +164,11 @@ void control_send(struct nupa_model_packets *sim, uint32_t op, enum packet_type 
 	packet->seq = seq;
 	packet->entropy = entropy & 1023;
 	packet->flags = marked ? FLAG_MARKED : 0;
-	packet_return(sim, id, type);
+	nupa_model_packet_return(sim, id, type);
 }
 
 /* Makes a control packet of a packet, and sends it to its flow's sender. */
-void packet_return(struct nupa_model_packets *sim, uint32_t id, enum packet_type type)
+void nupa_model_packet_return(struct nupa_model_packets *sim, uint32_t id, enum packet_type type)
 {
 	struct packet *packet = &sim->packets[id];
 	struct flow *flow = &sim->flows[packet->flow];
@@ -181,12 +181,12 @@ void packet_return(struct nupa_model_packets *sim, uint32_t id, enum packet_type
 	packet->bytes = (uint16_t)protocol->control_bytes;
 	packet->flags &= FLAG_MARKED;
 	packet->digits = protocol->spread == NUPA_MODEL_PER_FLOW
-				 ? flow->digits
-				 : (uint16_t)nupa_model_random(&sim->random);
+			     ? flow->digits
+			     : (uint16_t)nupa_model_random(&sim->random);
 	sim->totals.control_packets++;
-	port = route_pick(sim, flow->receiver, packet);
+	port = nupa_model_route_pick(sim, flow->receiver, packet);
 	append(sim, &sim->ports[port].priority, id);
-	port_kick(sim, port);
+	nupa_model_port_kick(sim, port);
 }
 
 static void acknowledged(struct nupa_model_packets *sim, uint32_t op, const struct packet *packet)
@@ -198,17 +198,17 @@ static void acknowledged(struct nupa_model_packets *sim, uint32_t op, const stru
 	flow->in_flight -= packets < flow->in_flight ? packets : flow->in_flight;
 	if (sim->protocols[flow->protocol].transport == NUPA_MODEL_WINDOW) {
 		if (packet->flags & FLAG_MARKED)
-			window_lost(flow, flow->acked);
+			nupa_model_window_lost(flow, flow->acked);
 		else
-			window_acked(flow, packets);
+			nupa_model_window_acked(flow, packets);
 	}
 	if (flow->window != UINT32_MAX)
 		flow->window += packet->seq >> 16;
 	if (flow->acked == flow->total && !(flow->flags & FLOW_ACKED))
-		operation_acked(sim, op);
+		nupa_model_operation_acked(sim, op);
 }
 
-void sender_receives(struct nupa_model_packets *sim, uint32_t id)
+void nupa_model_sender_receives(struct nupa_model_packets *sim, uint32_t id)
 {
 	const struct packet *packet = &sim->packets[id];
 	const uint32_t op = packet->flow;
@@ -216,7 +216,7 @@ void sender_receives(struct nupa_model_packets *sim, uint32_t id)
 
 	flow->progress++;
 	if (packet->type == PACKET_NOTIFY) {
-		dcqcn_notified(sim, flow);
+		nupa_model_dcqcn_notified(sim, flow);
 		packet_free(sim, id);
 		return;
 	}
@@ -230,10 +230,10 @@ void sender_receives(struct nupa_model_packets *sim, uint32_t id)
 		if (flow->in_flight)
 			flow->in_flight--;
 		if (sim->protocols[flow->protocol].transport == NUPA_MODEL_WINDOW)
-			window_lost(flow, packet->seq);
+			nupa_model_window_lost(flow, packet->seq);
 		append(sim, &flow->again, id);
 	}
-	flow_wake(sim, op);
+	nupa_model_flow_wake(sim, op);
 }
 
 /* What was sent and did not arrive waits to be sent again.  Links that trim lose nothing: there a
@@ -260,7 +260,7 @@ static void resend_missing(struct nupa_model_packets *sim, struct flow *flow)
 }
 
 /* Without a reply since the timeout was armed, what is in flight counts as lost. */
-void flow_timeout(struct nupa_model_packets *sim, uint32_t op)
+void nupa_model_flow_timeout(struct nupa_model_packets *sim, uint32_t op)
 {
 	struct flow *flow = &sim->flows[op];
 	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
@@ -273,12 +273,12 @@ void flow_timeout(struct nupa_model_packets *sim, uint32_t op)
 		   ++flow->idle == IDLE_MOST) {
 		flow->in_flight = 0;
 		if (protocol->transport == NUPA_MODEL_WINDOW)
-			window_lost(flow, UINT32_MAX);
+			nupa_model_window_lost(flow, UINT32_MAX);
 		if (flow->again.head == NUPA_MODEL_NONE)
 			resend_missing(sim, flow);
 		else if (!flow->window) /* its grants were lost with packets */
 			flow->window = 1;
-		flow_wake(sim, op);
+		nupa_model_flow_wake(sim, op);
 	} /* else it waits for a pull, and many others do */
 	flow->checked = flow->progress;
 	put(sim, timeout_of_flow(sim, op), sim->now_ps + protocol->timeout_ps);

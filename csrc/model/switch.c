@@ -35,15 +35,15 @@ static uint32_t direct(const struct nupa_model_packets *sim, uint32_t node, stru
 }
 
 /* Of the links from an endpoint on shortest paths, the one that is free first. */
-uint32_t route_free(const struct nupa_model_packets *sim, uint32_t node, uint32_t to)
+uint32_t nupa_model_route_free(const struct nupa_model_packets *sim, uint32_t node, uint32_t to)
 {
 	const struct routes *routes = &sim->routes;
 	const uint32_t entry = routes->row[(uint64_t)node * routes->classes + routes->class_of[to]];
 	const bool last = entry == ROUTE_DIRECT;
-	const uint32_t *links = last ? routes->down + routes->down_start[to]
-				     : routes->sets + entry + 1;
-	const uint32_t count = last ? routes->down_start[to + 1] - routes->down_start[to]
-				    : routes->sets[entry];
+	const uint32_t *links =
+	    last ? routes->down + routes->down_start[to] : routes->sets + entry + 1;
+	const uint32_t count =
+	    last ? routes->down_start[to + 1] - routes->down_start[to] : routes->sets[entry];
 	uint32_t found = NO_LINK;
 
 	for (uint32_t at = 0; at < count; at++)
@@ -53,12 +53,12 @@ uint32_t route_free(const struct nupa_model_packets *sim, uint32_t node, uint32_
 	return found;
 }
 
-/* Step 3.  Each pair of an operation has a route: work_copy() checked it. */
-uint32_t route_pick(struct nupa_model_packets *sim, uint32_t node, struct packet *packet)
+/* Step 3.  Each pair of an operation has a route: nupa_model_work_copy() checked it. */
+uint32_t nupa_model_route_pick(struct nupa_model_packets *sim, uint32_t node, struct packet *packet)
 {
 	const struct routes *routes = &sim->routes;
-	const uint32_t entry = routes->row[(uint64_t)node * routes->classes +
-					   routes->class_of[packet->to]];
+	const uint32_t entry =
+	    routes->row[(uint64_t)node * routes->classes + routes->class_of[packet->to]];
 	const uint32_t *set = routes->sets + entry;
 
 	if (entry == ROUTE_DIRECT)
@@ -76,12 +76,12 @@ static void drop(struct nupa_model_packets *sim, uint32_t id)
 	const struct packet *packet = &sim->packets[id];
 
 	if (packet->flags & FLAG_HELD)
-		port_release(sim, packet->link, packet->bytes, 0);
+		nupa_model_port_release(sim, packet->link, packet->bytes, 0);
 	packet_free(sim, id);
 }
 
-/* A full queue: this packet is trimmed, or, as often, the last one in the queue, whose place it takes.
- * Otherwise flows in step lose all packets, or none. */
+/* A full queue: this packet is trimmed, or, as often, the last one in the queue, whose place it
+ * takes. Otherwise flows in step lose all packets, or none. */
 static void trim(struct nupa_model_packets *sim, struct port *port, uint32_t id)
 {
 	struct packet *packet = &sim->packets[id];
@@ -99,15 +99,15 @@ static void trim(struct nupa_model_packets *sim, struct port *port, uint32_t id)
 	}
 	port->trimmed++;
 	if (packet->flags & FLAG_HELD)
-		port_release(sim, packet->link, packet->bytes, 0);
-	packet->flags = FLAG_TRIMMED | (packet->flags & FLAG_PULLED) |
-			(port->to_switch ? 0 : FLAG_LAST);
+		nupa_model_port_release(sim, packet->link, packet->bytes, 0);
+	packet->flags =
+	    FLAG_TRIMMED | (packet->flags & FLAG_PULLED) | (port->to_switch ? 0 : FLAG_LAST);
 	packet->bytes = (uint16_t)sim->protocols[port->protocol].control_bytes;
 	append(sim, &port->priority, id);
 }
 
 /* Step 4: a packet waits for a link, or goes at once, or the link's buffer is full. */
-void switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id)
+void nupa_model_switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id)
 {
 	struct port *port = &sim->ports[index];
 	const uint32_t queue_bytes = port->queue_bytes + sim->packets[id].bytes;
@@ -125,7 +125,7 @@ void switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id)
 		if (queue_bytes > port->queue_most)
 			port->queue_most = queue_bytes;
 	}
-	port_kick(sim, index);
+	nupa_model_port_kick(sim, index);
 }
 
 /* PAUSE: the account of an input.  false: its buffer is full, and the packet is dropped. */
@@ -154,16 +154,16 @@ static bool input_admits(struct nupa_model_packets *sim, struct port *port, stru
 	return true;
 }
 
-void switch_forward(struct nupa_model_packets *sim, uint32_t id)
+void nupa_model_switch_forward(struct nupa_model_packets *sim, uint32_t id)
 {
 	struct packet *packet = &sim->packets[id];
 	struct port *in = &sim->ports[packet->link];
 	uint32_t out;
 
 	if (packet->type != PACKET_DATA || packet->flags & FLAG_TRIMMED) {
-		out = route_pick(sim, in->target, packet);
+		out = nupa_model_route_pick(sim, in->target, packet);
 		append(sim, &sim->ports[out].priority, id);
-		port_kick(sim, out);
+		nupa_model_port_kick(sim, out);
 		return;
 	}
 	if (in->flow_control == NUPA_MODEL_PAUSE && !input_admits(sim, in, packet)) {
@@ -180,5 +180,5 @@ void switch_forward(struct nupa_model_packets *sim, uint32_t id)
 			in->input_busy = true;
 		}
 	}
-	switch_enqueue(sim, route_pick(sim, in->target, packet), id);
+	nupa_model_switch_enqueue(sim, nupa_model_route_pick(sim, in->target, packet), id);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The way of one packet, in five steps:
+ * The way of one packet, in five steps; the code names their numbers:
  *
- * 1 sender.c makes it when its endpoint's link is free (flow_packet).
- * 2 port.c sends it: the link is busy, and the packet arrives later (port_kick, transmit).
- * 3 switch.c chooses its next link, where it is sent at once or waits (switch_forward).
- * 4 Full buffers drop it, trim it, or hold it back behind credits or a pause (admit).
+ * 1 sender.c makes it when its endpoint's link is free.
+ * 2 port.c sends it: the link is busy, and the packet arrives later.
+ * 3 switch.c chooses its next link, where it is sent at once or waits.
+ * 4 A full buffer drops it, trims it, or holds it back by credits or a pause.
  * 5 receiver.c counts it, acknowledges it, and completes the operation. */
 #ifndef NUPA_MODEL_SWITCH_H
 #define NUPA_MODEL_SWITCH_H

@@ -54,7 +54,7 @@ bool nupa_model_wheel_now(struct nupa_model_wheel *wheel, uint32_t id, uint64_t 
 			break;
 		wheel->now[at] = wheel->now[at - 1];
 	}
-	wheel->now[at] = (struct nupa_model_due){.time_ps = time_ps, .id = id};
+	wheel->now[at] = (struct nupa_model_due){ .time_ps = time_ps, .id = id };
 	wheel->now_count++;
 	return true;
 }
@@ -66,7 +66,7 @@ static bool before(const struct nupa_model_due *a, const struct nupa_model_due *
 
 bool nupa_model_wheel_far(struct nupa_model_wheel *wheel, uint32_t id, uint64_t time_ps)
 {
-	const struct nupa_model_due due = {time_ps, wheel->order++, id};
+	const struct nupa_model_due due = { time_ps, wheel->order++, id };
 	uint32_t at = wheel->heap_count;
 
 	if (at == wheel->heap_room && !grow(&wheel->heap, &wheel->heap_room))
@@ -140,7 +140,7 @@ static bool load(struct nupa_model_wheel *wheel, uint32_t slot)
 		/* The chain is backwards: an equal time stands before those that are here. */
 		for (; at && wheel->now[at - 1].time_ps < event->time_ps; at--)
 			wheel->now[at] = wheel->now[at - 1];
-		wheel->now[at] = (struct nupa_model_due){.time_ps = event->time_ps, .id = id};
+		wheel->now[at] = (struct nupa_model_due){ .time_ps = event->time_ps, .id = id };
 		count++;
 		id = event->next;
 	}

@@ -32,8 +32,8 @@ struct nupa_model_due {
 struct nupa_model_wheel {
 	char *packets, *timers; /* arrays of structs that begin with an event */
 	uint32_t packet_bytes, timer_bytes;
-	unsigned shift;        /* a bucket has 1 << shift ps */
-	uint64_t bucket;       /* number of the current one: the time >> shift */
+	unsigned shift;  /* a bucket has 1 << shift ps */
+	uint64_t bucket; /* number of the current one: the time >> shift */
 	uint32_t now_count, now_next, now_room;
 	struct nupa_model_due *now; /* events of the current bucket, sorted */
 	uint32_t heap_count, heap_room;

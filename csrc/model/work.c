@@ -9,23 +9,25 @@ enum { HOPS_MAX = 255 };
 #define TIME_MOST_PS (1ull << 60)
 #define PACKETS_MOST (UINT32_MAX - 1ull) /* of one operation */
 
-static bool operation_check(const struct nupa_model_packets *sim, const struct nupa_model_work *work,
-			    uint32_t at, char *error)
+static bool operation_check(const struct nupa_model_packets *sim,
+			    const struct nupa_model_work *work, uint32_t at, char *error)
 {
 	const struct nupa_model_operation *operation = &work->operation[at];
 
 	if (operation->rank >= sim->endpoints || operation->peer >= sim->endpoints)
-		return refused(error, "operation %u: rank %u and peer %u of %u endpoints", at,
-			       operation->rank, operation->peer, sim->endpoints);
+		return nupa_model_refused(error,
+					  "operation %u: rank %u and peer %u of %u endpoints", at,
+					  operation->rank, operation->peer, sim->endpoints);
 	if (operation->start_ps > TIME_MOST_PS || operation->before_ps > TIME_MOST_PS ||
 	    operation->after_ps > TIME_MOST_PS)
-		return refused(error, "operation %u: a time above 2^60 ps, 13 days", at);
+		return nupa_model_refused(error, "operation %u: a time above 2^60 ps, 13 days", at);
 	if (work->after_start[at + 1] < work->after_start[at])
-		return refused(error, "operation %u: after_start falls", at);
+		return nupa_model_refused(error, "operation %u: after_start falls", at);
 	for (uint32_t it = work->after_start[at]; it < work->after_start[at + 1]; it++)
 		if (work->after[it] >= work->operations || work->after[it] == at)
-			return refused(error, "operation %u waits for %u, of %u operations", at,
-				       work->after[it], work->operations);
+			return nupa_model_refused(error,
+						  "operation %u waits for %u, of %u operations", at,
+						  work->after[it], work->operations);
 	return true;
 }
 
@@ -33,7 +35,7 @@ static bool operation_check(const struct nupa_model_packets *sim, const struct n
 static bool route_check(struct nupa_model_packets *sim, uint32_t from, uint32_t to, uint32_t at,
 			char *error)
 {
-	struct packet probe = {.to = to & (NODES_MAX - 1)};
+	struct packet probe = { .to = to & (NODES_MAX - 1) };
 	uint32_t node = from;
 
 	for (uint32_t hops = 0; hops < HOPS_MAX; hops++) {
@@ -41,31 +43,32 @@ static bool route_check(struct nupa_model_packets *sim, uint32_t from, uint32_t 
 
 		if (routes->row[(uint64_t)node * routes->classes + routes->class_of[to]] ==
 		    ROUTE_NONE)
-			return refused(error, "operation %u: no path from endpoint %u to %u", at,
-				       from, to);
-		node = sim->ports[route_pick(sim, node, &probe)].target;
+			return nupa_model_refused(
+			    error, "operation %u: no path from endpoint %u to %u", at, from, to);
+		node = sim->ports[nupa_model_route_pick(sim, node, &probe)].target;
 		if (node == to)
 			return true;
 		if (node < sim->endpoints)
 			break;
 	}
-	return refused(error, "operation %u: the routes from endpoint %u to %u do not end there",
-		       at, from, to);
+	return nupa_model_refused(
+	    error, "operation %u: the routes from endpoint %u to %u do not end there", at, from,
+	    to);
 }
 
 static uint32_t links_from(const struct nupa_model_packets *sim, uint32_t from, uint32_t to)
 {
 	const struct routes *routes = &sim->routes;
-	const uint32_t entry =
-		routes->row[(uint64_t)from * routes->classes + routes->class_of[to]];
+	const uint32_t entry = routes->row[(uint64_t)from * routes->classes + routes->class_of[to]];
 	const uint32_t count = entry == ROUTE_DIRECT
-				       ? routes->down_start[to + 1] - routes->down_start[to]
-				       : routes->sets[entry];
+				   ? routes->down_start[to + 1] - routes->down_start[to]
+				   : routes->sets[entry];
 
 	return count < UINT8_MAX ? count : UINT8_MAX;
 }
 
-static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *seen_words, char *error)
+static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *seen_words,
+		      char *error)
 {
 	const struct nupa_model_operation *operation = &sim->operations[at];
 	const uint64_t random = operation->entropy ? nupa_model_mix(operation->entropy)
@@ -73,7 +76,7 @@ static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *see
 	const uint32_t rank = operation->rank, peer = operation->peer;
 	struct flow *flow = &sim->flows[at];
 	const struct nupa_model_protocol *protocol;
-	struct packet probe = {0};
+	struct packet probe = { 0 };
 	uint64_t packets, full;
 	uint32_t payload, header;
 
@@ -86,7 +89,7 @@ static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *see
 		return false;
 	flow->digits = probe.digits = (uint16_t)random;
 	probe.to = flow->receiver & (NODES_MAX - 1);
-	flow->port = route_pick(sim, flow->sender, &probe);
+	flow->port = nupa_model_route_pick(sim, flow->sender, &probe);
 	flow->ports = (uint8_t)links_from(sim, flow->sender, flow->receiver);
 	flow->protocol = sim->ports[flow->port].protocol;
 	protocol = &sim->protocols[flow->protocol];
@@ -94,13 +97,16 @@ static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *see
 	header = operation->payload_bytes ? operation->header_bytes : protocol->header_bytes;
 	full = (uint64_t)payload + header;
 	if (full > (uint64_t)protocol->payload_bytes + protocol->header_bytes)
-		return refused(error, "operation %u: packets of %llu bytes: its protocol has %u + %u "
-				      "at most", at, (unsigned long long)full,
-			       protocol->payload_bytes, protocol->header_bytes);
+		return nupa_model_refused(
+		    error,
+		    "operation %u: packets of %llu bytes: its protocol has %u + %u "
+		    "at most",
+		    at, (unsigned long long)full, protocol->payload_bytes, protocol->header_bytes);
 	packets = operation->bytes ? (operation->bytes - 1) / payload + 1 : 1;
 	if (packets > PACKETS_MOST)
-		return refused(error, "operation %u: %llu bytes are more than 2^32 - 2 packets", at,
-			       (unsigned long long)operation->bytes);
+		return nupa_model_refused(error,
+					  "operation %u: %llu bytes are more than 2^32 - 2 packets",
+					  at, (unsigned long long)operation->bytes);
 	flow->total = (uint32_t)packets;
 	flow->full_bytes = (uint16_t)full;
 	flow->last_bytes = (uint16_t)(operation->bytes - (packets - 1) * payload + header);
@@ -110,8 +116,8 @@ static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *see
 	flow->threshold = UINT32_MAX;
 	flow->cwnd256 = protocol->window_packets * 256;
 	if (protocol->transport == NUPA_MODEL_PULL) {
-		flow->window = protocol->window_packets < flow->total ? protocol->window_packets
-								       : flow->total;
+		flow->window =
+		    protocol->window_packets < flow->total ? protocol->window_packets : flow->total;
 		flow->wanted = flow->total - flow->window;
 	}
 	flow->seen = *seen_words;
@@ -143,15 +149,16 @@ static bool dependents_build(struct nupa_model_packets *sim, const struct nupa_m
 	return true;
 }
 
-bool work_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
-	       const struct nupa_model_work *work, char *error)
+bool nupa_model_work_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
+			  const struct nupa_model_work *work, char *error)
 {
 	const uint32_t count = work->operations;
 	uint64_t seen_words = 1;
 
 	(void)graph;
 	if (!count || count > OPERATIONS_MAX)
-		return refused(error, "%u operations: 1 to %u are possible", count, OPERATIONS_MAX);
+		return nupa_model_refused(error, "%u operations: 1 to %u are possible", count,
+					  OPERATIONS_MAX);
 	for (uint32_t at = 0; at < count; at++)
 		if (!operation_check(sim, work, at, error))
 			return false;
@@ -161,11 +168,12 @@ bool work_copy(struct nupa_model_packets *sim, const struct nupa_model_graph *gr
 	sim->flows = calloc(count, sizeof(*sim->flows));
 	sim->times = calloc(count, sizeof(*sim->times));
 	if (!sim->operations || !sim->flows || !sim->times || !dependents_build(sim, work))
-		return refused(error, "no memory for %u operations", count);
+		return nupa_model_refused(error, "no memory for %u operations", count);
 	memcpy(sim->operations, work->operation, count * sizeof(*sim->operations));
 	for (uint32_t at = 0; at < count; at++)
 		if (!flow_init(sim, at, &seen_words, error))
 			return false;
 	sim->seen = calloc(seen_words, sizeof(*sim->seen));
-	return sim->seen ? true : refused(error, "no memory for the packets of the operations");
+	return sim->seen ? true
+			 : nupa_model_refused(error, "no memory for the packets of the operations");
 }

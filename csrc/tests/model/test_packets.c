@@ -52,8 +52,8 @@ static void leaf_spine(void)
 		.link_kind = setup.kinds,
 		.protocol = &setup.protocol,
 	};
-	setup.kinds[0] = (struct nupa_model_link_kind){1.25e10, 500000, 200000, 0};
-	setup.kinds[1] = (struct nupa_model_link_kind){5e9, 300000, 150000, 0};
+	setup.kinds[0] = (struct nupa_model_link_kind){ 1.25e10, 500000, 200000, 0 };
+	setup.kinds[1] = (struct nupa_model_link_kind){ 5e9, 300000, 150000, 0 };
 	setup.protocol = (struct nupa_model_protocol){
 		.payload_bytes = 4096,
 		.header_bytes = 64,
@@ -321,7 +321,8 @@ TEST(one_message_takes_its_closed_form)
 	setup.work.operations = 1;
 	setup.after_start[1] = setup.after_start[0] = 0;
 	setup.operations[0] = (struct nupa_model_operation){
-		.rank = 0, .peer = LEAVES, .bytes = 409600, .before_ps = 1000, .after_ps = 300};
+		.rank = 0, .peer = LEAVES, .bytes = 409600, .before_ps = 1000, .after_ps = 300
+	};
 	sim = make();
 	run(sim);
 	nupa_model_packets_times(sim, times);
