@@ -24,12 +24,8 @@ def part_ns(part: Part, timer: Timer) -> float:
 def parts_stages(plan: Plan, timer: Timer) -> tuple[Stage, ...]:
     """Returns a stage for each part, and the bubble of the pipeline."""
     found = [Stage(part.name, part_ns(part, timer)) for part in plan.parts]
-    once = sum(
-        stage.ns / part.times
-        for stage, part in zip(found, plan.parts, strict=True)
-        if part.piped and part.times
-    )
-    found.append(Stage("pipeline bubble", plan.bubble * once))
+    piped = sum(stage.ns for stage, part in zip(found, plan.parts, strict=True) if part.piped)
+    found.append(Stage("pipeline bubble", plan.bubble * piped))
     total: dict[str, float] = {}
     for stage in found:
         total[stage.name] = total.get(stage.name, 0.0) + stage.ns

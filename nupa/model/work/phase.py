@@ -113,7 +113,8 @@ class Cycle:
     """Requests that circulate: each of *streams* has *depth* outstanding, and never more or less.
 
     A request takes what *sent* and *spent* take alone, and waits at the *stations* for others.
-    *loops*: requests in a row whose time is asked.  *network* is the network as the requests see it: with the kernel's stack, for TCP.
+    *loops*: requests in a row whose time is asked.  *network* is the network as the requests see
+    it: with the kernel's stack, for TCP.
     """
 
     streams: int
@@ -129,7 +130,7 @@ class Cycle:
 class Part:
     """A part of a step: *plan* on *network*, *times* in a row, or a computation of *ns* each time.
 
-    *piped*: a pipeline's bubble repeats it.  *hidden_ns* of it pass behind a computation.
+    *piped*: it passes in each stage of a pipeline.  *hidden_ns* of it pass behind a computation.
     """
 
     name: str
@@ -145,8 +146,8 @@ class Part:
 class Plan:
     """What a work does on one network.
 
-    A plan has *phases*, or a *cycle* of requests, or *parts* with plans of their own: then the
-    piped parts pass *bubble* times more, in which the stages of a pipeline wait.
+    A plan has *phases*, or a *cycle* of requests, or *parts* with plans of their own: then a rank
+    waits in a pipeline for *bubble* times what the piped parts take.
 
     *bytes* is what the answer's algbw divides by, and *bus_factor* makes a busbw of it (nccl-tests'
     PERFORMANCE.md).  *pipelined*: the phases overlap but for their latencies.  *form* is how the
