@@ -36,7 +36,7 @@ def run(made: Prepared) -> Times:
     keep: list[Any] = []
 
     def column(kind: str, code: str, values: Iterable[float]) -> Any:
-        found = array(code, values) or array(code, [0])  # type: ignore[arg-type]
+        found = array(code, values) or array(code, [0])
         keep.append(found)
         return ffi.from_buffer(f"{kind}[]", found)
 

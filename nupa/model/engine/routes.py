@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Mapping
 from random import Random
-from typing import Protocol
+from typing import Protocol, cast
 
 from nupa.model.errors import ModelError
 from nupa.model.network.graph import Graph
@@ -68,7 +68,7 @@ class LevelRoutes:
         return found
 
     def name(self, resource: Hashable) -> str:
-        return self._names[resource]  # type: ignore[call-overload, no-any-return]
+        return self._names[cast(int, resource)]
 
 
 class GraphRoutes:
@@ -147,8 +147,8 @@ class GraphRoutes:
                 break
             part = following
         for key in found:
-            self.capacity[key] = graph.kinds[graph.kind[key]].rate_bytes_per_s  # type: ignore[index]
+            self.capacity[key] = graph.kinds[graph.kind[cast(int, key)]].rate_bytes_per_s
         return found
 
     def name(self, resource: Hashable) -> str:
-        return self.graph.kinds[self.graph.kind[resource]].name  # type: ignore[index]
+        return self.graph.kinds[self.graph.kind[cast(int, resource)]].name

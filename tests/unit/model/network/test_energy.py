@@ -34,15 +34,17 @@ def test_optics_of_100_000_gpus_differ_in_power_and_hardly_in_latency(network: N
         name: sum(stage.ns for stage in message(made.level_path(1), "write", 4096))
         for name, (made, _) in found.items()
     }
-    # Two retimed links are 0.12 us: the switch and the adapters take thirty times as long.
-    assert max(times.values()) / min(times.values()) < 1.04
+    # Two retimed links are 0.2 us: the switch and the adapters take eighteen times as long.
+    assert max(times.values()) / min(times.values()) < 1.06
     stores = {
         name: sum(stage.ns for stage in message(made.level_path(0), "store", 64))
         for name, (made, _) in found.items()
     }
     # A store over the scale-up network is short, so a DSP shows; media without one are alike.
-    assert stores["fro"] - stores["cpo"] == pytest.approx(2 * (60 - 1))
-    assert stores["lpo"] / stores["cpo"] < 1.01
+    assert stores["fro"] - stores["cpo"] == pytest.approx(
+        2 * (load("fro")["conversion"] - load("cpo")["conversion"])
+    )
+    assert stores["lpo"] / stores["cpo"] < 1.02
     work = Collective("all-reduce", 1 << 30, "hierarchical")
     long = {name: flows(made, work.plan(made)).time_ns for name, (made, _) in found.items()}
     assert max(long.values()) / min(long.values()) < 1.04
