@@ -78,7 +78,8 @@ class Store:
     def _open(self, asked: Sequence[Configuration]) -> None:
         text = self._journal.read_text(encoding="utf-8") if self._journal.exists() else ""
         whole = text[: text.rfind("\n") + 1]
-        if text:
+        # A head that was torn is no result yet.
+        if text and not _line(_columns()).startswith(text):
             self.rows, head = _read(whole)
             if head != _columns():
                 raise ModelError(
