@@ -10,7 +10,7 @@ from nupa.cli.common.argument import add_json
 from nupa.cli.common.command import Subparsers, add_command
 
 if TYPE_CHECKING:
-    from nupa.model.validate.judge import Judged, Order, Report
+    from nupa.model.validate.judge import Judged, Judgement, Order
 
 _EPILOG = """\
 ERROR is the mean absolute relative error of time over the cases of a bar; LIMIT is what it may be.
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _text(reports: list[Report], found: Order, *, cases: bool) -> str:
+def _text(reports: list[Judgement], found: Order, *, cases: bool) -> str:
     parts = [_bars(reports)]
     parts += [
         f"{each.file.name}: left out: {each.file.left_out}"
@@ -70,7 +70,7 @@ def _text(reports: list[Report], found: Order, *, cases: bool) -> str:
     return "\n".join(parts)
 
 
-def _bars(reports: list[Report]) -> str:
+def _bars(reports: list[Judgement]) -> str:
     from nupa.cli.common.text import table
 
     rows = []

@@ -34,7 +34,7 @@ class Case(NamedTuple):
 Reader = Callable[[Sequence[Line]], Iterator[Case]]
 
 
-class Bar(NamedTuple):
+class Threshold(NamedTuple):
     """The mean absolute relative error of time that the cases in *holds* may have."""
 
     name: str
@@ -53,21 +53,23 @@ class File:
 
     name: str
     read: Reader
-    bars: tuple[Bar, ...]
+    bars: tuple[Threshold, ...]
     fitted: bool = False
     left_out: str = ""
     missing: str = ""
 
 
-def everything(limit: float) -> Bar:
+def everything(limit: float) -> Threshold:
     """Returns the bar over all cases of a file."""
-    return Bar("full range", limit, lambda _case: True)
+    return Threshold("full range", limit, lambda _case: True)
 
 
-def at_least(size_bytes: int, limit: float) -> Bar:
+def at_least(size_bytes: int, limit: float) -> Threshold:
     """Returns the bar over the cases whose plan has that many bytes or more."""
     size = f"{size_bytes // MIB} MiB"
-    return Bar(f">= {size}", limit, lambda case: case.work.plan(case.network).bytes >= size_bytes)
+    return Threshold(
+        f">= {size}", limit, lambda case: case.work.plan(case.network).bytes >= size_bytes
+    )
 
 
 def pair(profile: str, switches: int = 1) -> Network:

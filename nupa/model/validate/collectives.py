@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Level, Network
 from nupa.model.profile.profile import load
-from nupa.model.validate.case import MIB, Bar, Case, File, Line, Reader, at_least, everything
+from nupa.model.validate.case import (
+    MIB,
+    Case,
+    File,
+    Line,
+    Reader,
+    Threshold,
+    at_least,
+    everything,
+)
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.names import OPERATIONS, operation
 
@@ -112,10 +121,10 @@ def _size(case: Case) -> int:
     return case.work.bytes
 
 
-def _large(limit: float) -> Bar:
+def _large(limit: float) -> Threshold:
     """Returns the bar from 32 MiB; nccl-tests rounds sizes down to whole elements of all ranks."""
     least = _NODE_MIB * MIB * 0.999
-    return Bar(f">= {_NODE_MIB} MiB", limit, lambda case: _size(case) >= least)
+    return Threshold(f">= {_NODE_MIB} MiB", limit, lambda case: _size(case) >= least)
 
 
 ONE_NODE = (_large(0.05), everything(0.12))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
-from nupa.model.validate.case import Bar, Case, File
+from nupa.model.validate.case import Case, File, Threshold
 from nupa.model.validate.data import lines
 
 ORDER_DIFFERENCE = 0.10  # "which is faster" is asked where the measured times differ by more
@@ -29,10 +29,10 @@ class Judged(NamedTuple):
         return self.predicted_ns / self.case.measured_ns - 1
 
 
-class Verdict(NamedTuple):
+class MeanError(NamedTuple):
     """A bar, the number of its cases, and the mean absolute relative error of time."""
 
-    bar: Bar
+    bar: Threshold
     cases: int
     error: float
 
@@ -42,18 +42,18 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Report:
+class Judgement:
     """The cases of one file with their predictions."""
 
     file: File
     judged: tuple[Judged, ...]
 
-    def verdicts(self) -> Iterator[Verdict]:
+    def verdicts(self) -> Iterator[MeanError]:
         for bar in self.file.bars:
             errors = [abs(each.error) for each in self.judged if bar.holds(each.case)]
             if not errors:
                 raise ModelError(f"{self.file.name}: no case is {bar.name}")
-            yield Verdict(bar, len(errors), sum(errors) / len(errors))
+            yield MeanError(bar, len(errors), sum(errors) / len(errors))
 
     @property
     def worst(self) -> Judged:
@@ -89,14 +89,14 @@ class Report:
         }
 
 
-def judge(file: File, tick: Callable[[], object] = lambda: None) -> Report:
+def judge(file: File, tick: Callable[[], object] = lambda: None) -> Judgement:
     """Predicts each case of a file; *tick* is called after each."""
     judged = []
     for case in file.read(lines(file.name)):
         network = case.network.at(case.figures)
         judged.append(Judged(case, predict(case.work, network).time_ns))
         tick()
-    return Report(file, tuple(judged))
+    return Judgement(file, tuple(judged))
 
 
 class Order(NamedTuple):
@@ -117,7 +117,7 @@ class Order(NamedTuple):
         return self.right / self.pairs if self.pairs else 1.0
 
 
-def order(reports: Sequence[Report]) -> Order:
+def order(reports: Sequence[Judgement]) -> Order:
     """Asks of all pairs of cases with the same work which network is faster, across all files."""
     by_work: dict[tuple[str, int], list[Judged]] = {}
     for report in reports:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
@@ -131,6 +134,13 @@ def test_an_invalid_file_is_refused_with_its_place_and_a_remedy(
         parse(with_change(old, new), "mine.toml")
     assert message in str(found.value)
     assert len(str(found.value).splitlines()) == 1
+
+
+@given(st.integers(0, len(FIGURE)), st.integers(0, 30), st.binary(max_size=30))
+def test_a_damaged_file_is_a_profile_or_one_line(at: int, cut: int, put: bytes) -> None:
+    text = FIGURE.encode()
+    with contextlib.suppress(ModelError):
+        assert parse(text[:at] + put + text[at + cut :], "mine.toml").figures is not None
 
 
 def test_a_share_above_one_is_refused() -> None:

@@ -11,13 +11,13 @@ from nupa.model.errors import ModelError
 from nupa.model.validate import data
 from nupa.model.validate.case import Case, File, Line, at_least, everything, pair
 from nupa.model.validate.files import FILES
-from nupa.model.validate.judge import Report, judge, order
+from nupa.model.validate.judge import Judgement, judge, order
 from nupa.model.work.perftest import Perftest
 
 MIB = 1 << 20
 
 
-def with_times(*factors: float, name: str = "perftest-ib-hdr-write-lat") -> Report:
+def with_times(*factors: float, name: str = "perftest-ib-hdr-write-lat") -> Judgement:
     """Judges writes of 1 MiB whose measured time is a factor of the predicted one."""
     predicted = judge(File(name, lambda _: one(1.0), ())).judged[0].predicted_ns
 
@@ -70,7 +70,7 @@ def test_pairs_of_networks_that_differ_by_more_than_a_tenth_are_ordered() -> Non
     """NDR is predicted faster than HDR; "again" is slower than both."""
     work = Perftest("write", MIB)
 
-    def report(hdr_ns: float, ndr_ns: float) -> Report:
+    def report(hdr_ns: float, ndr_ns: float) -> Judgement:
         def read(_: Sequence[Line]) -> Iterator[Case]:
             yield Case("hdr", work, pair("ib-hdr"), hdr_ns)
             yield Case("ndr", work, pair("ib-ndr"), ndr_ns)
