@@ -73,6 +73,13 @@ class Figure(NamedTuple):
         return shown | ({"fitted": list(self.fitted)} if self.fitted else {})
 
 
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return inf
+
+
 def read_figure(name: str, entry: Mapping[str, Any], source: str, kind: Kind) -> Figure:
     """Converts a figure of a file.  ModelError names *source*, the figure and what is wrong."""
     scale = UNITS[kind.dimension].get(entry["unit"])
@@ -80,7 +87,7 @@ def read_figure(name: str, entry: Mapping[str, Any], source: str, kind: Kind) ->
         units = ", ".join(UNITS[kind.dimension])
         raise ModelError(f"{source}: {name}: the unit is {entry['unit']!r}: give one of {units}")
     low, value, high = (
-        float(entry.get(key, entry["value"])) * scale for key in ("low", "value", "high")
+        _float(entry.get(key, entry["value"])) * scale for key in ("low", "value", "high")
     )
     if not 0 <= low <= value <= high < inf:
         low, value, high = (low / scale, value / scale, high / scale)

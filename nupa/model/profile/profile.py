@@ -184,5 +184,5 @@ def _table(data: bytes, source: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ModelError(f"{source}:{line}: not UTF-8; save the file as UTF-8") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: a number of 4,300 digits, too
         raise ModelError(f"{source}: not TOML: {error}") from error
