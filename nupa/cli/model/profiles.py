@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_json
@@ -31,6 +32,20 @@ examples:
 """
 
 
+#: The tables of the list: kinds of profiles, and the figures of their columns.
+_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "fabric": {"RATE": "rate", "SWITCH": "hop", "DOMAIN": "domain"},
+    "medium": {
+        "REACH": "reach",
+        "LATENCY": "conversion",
+        "ENERGY": "energy",
+        "PRICE": "price",
+        "YEAR": "year",
+    },
+    "drive": {"READ": "read_stream", "WRITE": "write_stream", "LATENCY": "read_latency"},
+    "processor": {"FLOPS": "flops", "MEMORY": "memory", "RATE": "memory_rate"},
+    "library": {},
+}
 _UNMEASURED = "no curve was measured: predictions have a warning"
 
 
@@ -55,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json([profile.shown() for profile in profiles])
         return 0
-    parts = (_fabrics(profiles), _media(profiles), _libraries(profiles))
+    parts = [_of_kind(profiles, kind, columns) for kind, columns in _COLUMNS.items()]
     print("\n\n".join(part for part in parts if part))
     return 0
 
@@ -74,7 +89,7 @@ def _number(figure: Figure, value: float) -> str:
     return f"{value / UNITS[figure.kind.dimension][figure.unit]:.6g}"
 
 
-def _of_kind(profiles: list[Profile], kind: str, columns: dict[str, str]) -> str:
+def _of_kind(profiles: list[Profile], kind: str, columns: Mapping[str, str]) -> str:
     from nupa.cli.common.text import table
 
     rows = [
@@ -83,26 +98,6 @@ def _of_kind(profiles: list[Profile], kind: str, columns: dict[str, str]) -> str
         if each.kind == kind
     ]
     return table((kind.upper(), *columns, "TITLE"), rows) if rows else ""
-
-
-def _fabrics(profiles: list[Profile]) -> str:
-    columns = {"RATE": "rate", "SWITCH": "hop", "DOMAIN": "domain"}
-    return _of_kind(profiles, "fabric", columns)
-
-
-def _media(profiles: list[Profile]) -> str:
-    columns = {
-        "REACH": "reach",
-        "LATENCY": "conversion",
-        "ENERGY": "energy",
-        "PRICE": "price",
-        "YEAR": "year",
-    }
-    return _of_kind(profiles, "medium", columns)
-
-
-def _libraries(profiles: list[Profile]) -> str:
-    return _of_kind(profiles, "library", {})
 
 
 def _text(profile: Profile) -> str:

@@ -51,7 +51,7 @@ KINDS: Mapping[str, Kind] = {
     "message_rate": Kind("1/s", +1, "messages that one queue pair issues"),
     "read_rate": Kind("1/s", +1, "reads that one queue pair issues"),
     "single_rate": Kind("B/s", +1, "bytes that a queue pair reaches with messages of one packet"),
-    "copied": Kind("B", 0, "messages up to this size are copied from a GPU by the processor"),
+    "host_copy": Kind("B", 0, "messages up to this size are copied from a GPU by the processor"),
     "agree": Kind("B", 0, "messages above this size cost a library's proxy more"),
     "window": Kind("B", +1, "bytes in flight that credits or a congestion window permit"),
     "flow_rate": Kind("B/s", +1, "bytes that one queue pair, stream or channel reaches"),

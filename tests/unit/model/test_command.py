@@ -15,6 +15,8 @@ from nupa.cli.model.command import COMMANDS
 from nupa.model.profile.profile import load, names
 from nupa.model.validate.files import FILES
 
+KINDS_SHOWN = ("fabric", "medium", "drive", "processor", "library")
+
 
 def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     """Returns the output of a command that succeeds without a word on stderr."""
@@ -26,7 +28,8 @@ def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 
 def test_profiles_lists_each_once_by_kind(capsys: pytest.CaptureFixture[str]) -> None:
     tables = printed(capsys, "profiles").split("\n\n")
-    assert [each.split()[0] for each in tables] == ["FABRIC", "MEDIUM", "LIBRARY"]
+    kinds = [each.split()[0].lower() for each in tables]
+    assert kinds == [kind for kind in KINDS_SHOWN if names(kind)]
     listed = [line.split()[0] for each in tables for line in each.splitlines()[1:]]
     assert sorted(listed) == names()
     hdr = next(line for line in tables[0].splitlines() if line.startswith("ib-hdr "))

@@ -104,7 +104,7 @@ class Rates:
         table = self.shape.table("hop_time")
         found = table.row(name, where, fabric)[self.protocol]
         if peers > 1:
-            small = self.bytes / self.shape.ranks <= self.shape.library["copied"]
+            small = self.bytes / self.shape.ranks <= self.shape.library["host_copy"]
             each = table.row("small-peer" if small else "peer", where, fabric)
             found += (peers - 1) * each[self.protocol]
         if net and name == "tree":
