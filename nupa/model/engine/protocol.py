@@ -82,14 +82,14 @@ class Protocol:
         The measure is what the link carries in a round trip.  Queues of it trim, and queues of five
         drop; marks begin at a fifth of it and are certain at four fifths; the first window is one
         and a half (uet-htsim's defaults).  Credits cover the link's own round trip twice, since
-        packets fill units in part; pauses begin at the measure, and that much again is the headroom.
+        packets fill units in part.  Pauses begin at the measure; that much again is the headroom.
         """
         packet = self.packet_bytes
         bdp = max(4, ceil(round_trip_ns * 1e-9 * kind.rate_bytes_per_s / packet))
         own = ceil(4e-9 * kind.latency_ns * kind.rate_bytes_per_s / packet) + 8
         in_credits = -(-packet // self.credit_bytes) * self.credit_bytes
         marks = self.transport in ("dcqcn", "pull")
-        given: dict[str, float | None] = {
+        given: dict[str, Any] = {
             "ecn_low_bytes": -(-bdp // 5) * packet if marks else 0,
             "ecn_high_bytes": -(-bdp * 4 // 5) * packet if marks else 0,
             "xoff_bytes": bdp * packet,
