@@ -79,12 +79,12 @@ def difference(
     """
     found = work_of(work, algorithm)
     networks = network_of(a, ranks), network_of(b, ranks)
-    answers = [predict(found, each, engine=engine, seed=seed) for each in networks]
-    names = dict.fromkeys(stage.name for answer in answers for stage in answer.stages)
-    rows = [StageRow(name, *(_stage_ns(answer, name) for answer in answers)) for name in names]
+    one, two = (predict(found, each, engine=engine, seed=seed) for each in networks)
+    names = dict.fromkeys(stage.name for answer in (one, two) for stage in answer.stages)
+    rows = [StageRow(name, _stage_ns(one, name), _stage_ns(two, name)) for name in names]
     rows.sort(key=lambda row: -abs(row.more_ns))
-    figures = sorted(_figures(found, *networks, answers[1]), key=lambda row: -abs(row.effect_ns))
-    return Difference(*answers, tuple(rows), tuple(figures), tuple(_structure(*networks)))
+    figures = sorted(_figures(found, *networks, two), key=lambda row: -abs(row.effect_ns))
+    return Difference(one, two, tuple(rows), tuple(figures), tuple(_structure(*networks)))
 
 
 def _stage_ns(answer: Answer, name: str) -> float:

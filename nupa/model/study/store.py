@@ -134,10 +134,10 @@ def _read(text: str) -> tuple[list[Row], list[str]]:
     types = _types()
     if head != list(types):
         return [], head
-    rows = []
+    rows: list[Row] = []
     for line in lines:
         try:
-            values = [
+            values: list[Any] = [
                 None if optional and not cell else kind(cell)
                 for cell, (kind, optional) in zip(line, types.values(), strict=True)
             ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Any, NamedTuple
 
 from nupa.model.errors import ModelError
@@ -54,7 +55,9 @@ class Row(NamedTuple):
 
     @property
     def asked(self) -> Configuration:
-        return Configuration(*self[: len(Configuration._fields)])
+        return Configuration(
+            self.work, self.on, self.ranks, self.asked_algorithm, self.asked_engine, self.seed
+        )
 
 
 def solve(one: Configuration) -> Row:
@@ -99,10 +102,15 @@ def configurations(
     for each in work:
         sizes = parse_all(each)
         works += [each] if len(sizes) == 1 else [size.name for size in sizes]
-    lists = [works, list(on), list(ranks), list(algorithm), list(engine), list(seed)]
-    count = 1
-    for values in lists:
-        count *= len(values)
+    lists: tuple[list[Any], ...] = (
+        works,
+        list(on),
+        list(ranks),
+        list(algorithm),
+        list(engine),
+        list(seed),
+    )
+    count = prod(map(len, lists))
     if not 1 <= count <= CONFIGURATIONS_MAX:
         raise ModelError(
             f"a sweep of {count} configurations: give 1 to {CONFIGURATIONS_MAX}, and no empty list"

@@ -181,7 +181,7 @@ def _file(name: str) -> Work:
         if table["work"].strip().startswith("@"):
             raise ModelError(f"{name}: work is {table['work']!r}: name the work itself, no file")
         return parse(table["work"])
-    kind = table.get("kind")
+    kind = str(table.get("kind"))
     if kind not in READERS:
         kinds = ", ".join(f'"{each}"' for each in READERS) or "none here"
         raise ModelError(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nupa.model
@@ -91,6 +91,7 @@ def test_a_list_without_a_name_is_refused(text: str) -> None:
         fabrics(text)
 
 
+@settings(deadline=None)
 @given(FABRICS, FABRICS, st.sampled_from(["write:8", "read:64K", "send:1M"]))
 def test_the_differences_of_stages_add_up(a: str, b: str, work: str) -> None:
     try:

@@ -97,7 +97,9 @@ def test_a_file_has_a_line_for_each_row(tmp_path: Path) -> None:
     assert [float(line["time_ns"]) for line in lines] == [row.time_ns for row in rows]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_a_file_that_was_cut_anywhere_becomes_the_same_file(
     data: st.DataObject, tmp_path: Path
