@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 from nupa.model.errors import ModelError
 from nupa.model.validate.case import Line
@@ -13,18 +14,28 @@ from nupa.model.validate.case import Line
 _FOLDER = resources.files("nupa.model") / "calibration"
 
 
+def _files() -> dict[str, Traversable]:
+    """Returns all calibration files by name, without .csv."""
+    found = {
+        file.name.removesuffix(".csv"): file
+        for folder in _FOLDER.iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".csv")
+    }
+    return dict(sorted(found.items()))
+
+
 def names() -> list[str]:
     """Returns the names of all calibration files, without .csv."""
-    return sorted(
-        file.name.removesuffix(".csv") for file in _FOLDER.iterdir() if file.name.endswith(".csv")
-    )
+    return list(_files())
 
 
 def _text(name: str) -> str:
-    try:
-        return (_FOLDER / f"{name}.csv").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ModelError(f"no calibration file {name!r}: there are {', '.join(names())}") from None
+    files = _files()
+    if name not in files:
+        raise ModelError(f"no calibration file {name!r}: there are {', '.join(files)}")
+    return files[name].read_text(encoding="utf-8")
 
 
 def head(name: str) -> Mapping[str, str]:

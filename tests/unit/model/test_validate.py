@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,11 @@ def test_each_file_says_its_source_hardware_and_software(name: str) -> None:
     assert all(head[key] for key in ("kind", "source", "hardware", "software"))
     assert head["kind"] in {"measured", "published", "simulated"}
     assert data.lines(name)
+
+
+def test_every_calibration_file_is_found_and_has_a_name_of_its_own() -> None:
+    files = list((Path(__file__).parents[3] / "nupa" / "model" / "calibration").rglob("*.csv"))
+    assert sorted(file.stem for file in files) == data.names()
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
