@@ -9,13 +9,12 @@ from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 from nupa.model.answer.answer import LinkLoad, Span, Stage
-from nupa.model.engine.cycle import cycle_stages
+from nupa.model.engine.composed import cycle_stages, parts_stages
 from nupa.model.engine.flows import flows
 from nupa.model.engine.fluid import fluid
 from nupa.model.engine.loads import energy_pj
 from nupa.model.engine.message import wire_bytes
 from nupa.model.engine.packets import Progress, Run, run
-from nupa.model.engine.parts import parts_stages
 from nupa.model.engine.prepared import Done
 from nupa.model.engine.routes import GraphRoutes, LevelRoutes
 from nupa.model.engine.stages import stages

@@ -88,7 +88,8 @@ class Station(NamedTuple):
     """A resource for which the requests of a cycle queue: a core, a link, a drive.
 
     A visit takes *ns*, and, with *level*, *ports* of that level for *bytes*.  A request makes
-    *visits* to *among* equal stations, which it chooses evenly.  *streams* use them.
+    *visits* to *among* equal stations, which it chooses evenly.  *streams* use them.  Stations of
+    one *wire* are passed at the same time: the longest of their waits counts.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Station(NamedTuple):
     bytes: int = 0
     level: int | None = None
     ports: float = 1.0
+    wire: str = ""
 
 
 class Sent(NamedTuple):

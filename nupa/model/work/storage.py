@@ -259,13 +259,11 @@ class _Requests:
         )
         drives = max(1, round(self.drive["drives"]))
         yield Station("drives", self._drive_ns(), float(pieces), servers * drives, self.streams)
-        # Data pass one port of each side at the same time: the side with fewer ports queues.
-        size = ceil(work.piece_bytes * max(work.reads, 1 - work.reads))
-        at = self.level
-        if work.clients <= servers:
-            yield Station("client's port", 0.0, float(pieces), 1, work.numjobs, size, at)
-        else:
-            yield Station("server's port", 0.0, float(pieces), servers, self.streams, size, at)
+        # Data pass a port of each side at the same time.
+        size, at = ceil(work.piece_bytes * max(work.reads, 1 - work.reads)), self.level
+        port = Station("client's port", 0.0, float(pieces), 1, work.numjobs, size, at, 1.0, "port")
+        yield port
+        yield port._replace(name="server's port", among=servers, streams=self.streams)
         for tier in range(self.level + 1):
             level = self.network.levels[tier]
             if level.taper < 1:

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nupa.model.answer.answer import Answer
-from nupa.model.engine.cycle import Demand, waits
+from nupa.model.engine.composed import Demand, waits
 from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Level, Network
 from nupa.model.network.text import parse
 from nupa.model.profile.profile import load
-from nupa.model.work.storage import Storage
+from nupa.model.work.storage import Storage, Transport
 
 #: IOPS by depth of one initiator: libiscsi's iSER against tgt, fio with libaio (Google Groups,
 #: libiscsi list, thread uzzy3gA9d8E).
@@ -87,7 +87,7 @@ def test_tcp_adds_to_a_read_what_cubefs_measured(size: int, rdma: float, tcp: fl
     assert (times[0] - times[1]) / 1e3 == pytest.approx(measured_us, rel=0.45)
 
 
-def _cluster(size: int, depth: int, transport: str, jobs: int = 4) -> Answer:
+def _cluster(size: int, depth: int, transport: Transport, jobs: int = 4) -> Answer:
     """Returns the answer for 16 hosts on two switches, each of them client and server."""
     work = Storage(
         size,
@@ -97,7 +97,7 @@ def _cluster(size: int, depth: int, transport: str, jobs: int = 4) -> Answer:
         16,
         16,
         transport,
-        converged=True,  # type: ignore[arg-type]
+        converged=True,
     )
     return predict(work, parse("storage16"))
 
@@ -107,7 +107,7 @@ def test_rdma_is_twice_tcp_on_the_storage_cluster() -> None:
     ratios = {}
     for size in (4096, 131072, 1 << 20):
         for depth in (1, 16):
-            rdma, tcp = (_cluster(size, depth, each) for each in ("rdma", "tcp"))
+            rdma, tcp = _cluster(size, depth, "rdma"), _cluster(size, depth, "tcp")
             assert rdma.bytes == tcp.bytes
             ratios[size, depth] = rdma.algbw_bytes_per_s / tcp.algbw_bytes_per_s
     assert all(1.3 < ratio < 2.7 for ratio in ratios.values()), ratios
@@ -122,7 +122,7 @@ def test_the_reasons_of_the_ratio_are_stages() -> None:
     assert list(small.shares())[1] == "software"
     assert next(iter(large.shares())) == "copies in the stack"
     assert next(iter(_cluster(1 << 20, 16, "tcp").shares())) == "wait: target's cores"
-    assert next(iter(rdma.shares())) == "wait: client's port"
+    assert next(iter(rdma.shares())) == "wait: server's port"
     assert "copies in the stack" not in rdma.shares()
 
 

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Closed queueing networks: how long a request takes while others circulate.
+"""Plans without phases of their own: requests that circulate, and steps of several parts.
 
-Mean value analysis after Bard and Schweitzer: an arriving request finds the queue that there is on
-average, less its own part of it.  All streams are alike, so one equation in their rate remains.
+Requests are a closed queueing network, by mean value analysis after Bard and Schweitzer: an
+arriving request finds the queue that there is on average, less its own part of it.  All streams are
+alike, so one equation in their rate remains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nupa.model.answer.answer import Stage
 from nupa.model.engine.message import message, serialisation_ns
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Cycle, Station
+from nupa.model.work.phase import Cycle, Part, Plan, Station
 
 _HALVINGS = 200
+#: Returns the time of a plan on a network.
+Timer = Callable[[Network, Plan], float]
 
 
 class Demand(NamedTuple):
@@ -26,6 +29,19 @@ class Demand(NamedTuple):
     visits: float = 1.0
     among: int = 1
     streams: int = 1
+    wire: str = ""
+
+
+def _longest(demands: Sequence[Demand], each: list[float]) -> list[float]:
+    """Returns the waits, but of one wire only the longest."""
+    most: dict[str, int] = {}
+    for index, demand in enumerate(demands):
+        if demand.wire and each[index] > each[most.setdefault(demand.wire, index)]:
+            most[demand.wire] = index
+    return [
+        wait if not demand.wire or most[demand.wire] == index else 0.0
+        for index, (demand, wait) in enumerate(zip(demands, each, strict=True))
+    ]
 
 
 def waits(alone_ns: float, depth: int, demands: Sequence[Demand]) -> list[float]:
@@ -40,7 +56,8 @@ def waits(alone_ns: float, depth: int, demands: Sequence[Demand]) -> list[float]
     busy = [each.visits * each.ns for each in demands]
 
     def all_waits(rate: float) -> list[float]:
-        return [d * c * (rate * d / (1 - rate * d * c)) for d, c in zip(busy, seen, strict=True)]
+        each = [d * c * rate * d / (1 - rate * d * c) for d, c in zip(busy, seen, strict=True)]
+        return _longest(demands, each)
 
     low = 0.0
     high = min(
@@ -64,7 +81,7 @@ def demand(network: Network, station: Station) -> Demand:
     if station.level is not None:
         base = network.levels[network.base(station.level)]
         ns += serialisation_ns(base.profile, station.bytes) / (station.ports * base.ways)
-    return Demand(station.name, ns, station.visits, station.among, station.streams)
+    return Demand(station.name, ns, station.visits, station.among, station.streams, station.wire)
 
 
 def cycle_stages(cycle: Cycle) -> tuple[Stage, ...]:
@@ -86,3 +103,22 @@ def cycle_stages(cycle: Cycle) -> tuple[Stage, ...]:
     for one, wait in zip(demands, waits(alone, cycle.depth, demands), strict=True):
         add(f"wait: {one.name}", wait)
     return tuple(Stage(name, ns * cycle.loops) for name, ns in total.items())
+
+
+def part_ns(part: Part, timer: Timer) -> float:
+    """Returns what is visible of a part: all its times, less what a computation hides."""
+    once = part.ns
+    if part.plan is not None and part.network is not None:
+        once += timer(part.network, part.plan)
+    return max(0.0, once * part.times - part.hidden_ns)
+
+
+def parts_stages(plan: Plan, timer: Timer) -> tuple[Stage, ...]:
+    """Returns a stage for each part, and the bubble of the pipeline."""
+    found = [Stage(part.name, part_ns(part, timer)) for part in plan.parts]
+    piped = sum(stage.ns for stage, part in zip(found, plan.parts, strict=True) if part.piped)
+    found.append(Stage("pipeline bubble", plan.bubble * piped))
+    total: dict[str, float] = {}
+    for stage in found:
+        total[stage.name] = total.get(stage.name, 0.0) + stage.ns
+    return tuple(Stage(name, ns) for name, ns in total.items() if ns)
