@@ -55,23 +55,32 @@ class Phase:
     start: bool = True
 
 
+_VARIATION = 3  # of a soft maximum, from nccl-polaris-a100-n2.csv and nccl-h100-10nodes-g4.csv
+
+
 class Pace(NamedTuple):
     """Steps that each cost a library *ns*, of which the step's transfer hides a part.
 
     *hidden*: the share of a step's transfer that passes meanwhile; 0: the copying threads wait.
-    *covers*: the latencies of the phases' steps pass meanwhile too.
+    *covers*: the latencies of the phases' steps pass meanwhile too.  *varies*: steps of ranks that
+    wait for each other vary, so that two times that are alike take longer than the longer one.
     """
 
     steps: int = 0
     ns: float = 0.0
     hidden: float = 0.0
     covers: bool = False
+    varies: bool = False
 
     def visible_ns(self, transfer_ns: float) -> float:
         """Returns what is left of all steps, beside the transfer of all steps."""
         if not self.steps:
             return 0.0
-        return self.steps * max(0.0, self.ns - self.hidden * transfer_ns / self.steps)
+        meanwhile = self.hidden * transfer_ns / self.steps
+        if self.varies:
+            together = (self.ns**_VARIATION + meanwhile**_VARIATION) ** (1 / _VARIATION)
+            return self.steps * float(together - meanwhile)
+        return self.steps * max(0.0, self.ns - meanwhile)
 
 
 NO_PACE = Pace()

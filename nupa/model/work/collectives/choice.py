@@ -95,7 +95,7 @@ class _Estimator:
         """Returns NCCL's bus bandwidth; 0: the pair is not enabled."""
         if algorithm in ("nvls", "nvls-tree"):
             return self._in_network(algorithm)
-        ring = self.link if self.single else min(self.link, self.per_node)
+        ring = self.link if self.single else min(self._between(), self.per_node)
         if algorithm == "ring":
             limits = {
                 "LL": self.ll(),
@@ -106,6 +106,11 @@ class _Estimator:
         if algorithm == "tree":
             return self._tree(protocol)
         return ring * self.share(algorithm)
+
+    def _between(self) -> float:
+        """Returns the rate of the links in a node for rings of several: one rank of each leaves."""
+        local = self.shape.local
+        return self.link * local / (local - 1) if local > 1 else self.per_node
 
     def _tree(self, protocol: str) -> float:
         # Two nodes' trees use both directions of a port, if the links in a node carry them.

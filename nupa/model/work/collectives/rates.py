@@ -10,6 +10,7 @@ from nupa.model.errors import ModelError
 from nupa.model.work.collectives.shape import Shape
 from nupa.model.work.phase import NO_PACE, Pace, Phase
 
+_THREADS = "channels"
 #: The pattern of a step: the rows of the library's table of times.
 _TIMES = {"all-to-all": "pairs", "peer": "pairs", "pat": "pairs"}
 
@@ -43,7 +44,7 @@ class Rates:
 
     def open_channels(self) -> int:
         """Returns the channels that a collective of that size uses: each has bytes enough."""
-        most = self._most_channels("channels")
+        most = self._most_channels("channels" if self.shape.nodes == 1 else "net-channels")
         if self.channels:
             return self.channels
         each = self.shape.cell("channel_bytes", self.protocol, self.shape.gpu.name)
@@ -85,7 +86,7 @@ class Rates:
             return kernel, "kernels"
         rate = self.shape.cell("channel_rate", self.protocol, self.shape.gpu.name)
         channels = self.open_channels() * rate / (self.shape.local if net else 1)
-        return (kernel, "kernels") if kernel <= channels else (channels, "channels")
+        return (kernel, "kernels") if kernel <= channels else (channels, _THREADS)
 
     def _peer(self, level: int, net: bool) -> tuple[float, str]:
         if net:
@@ -117,8 +118,9 @@ class Rates:
     def ring_pace(self, steps: int) -> Pace:
         """Returns what each step of a ring costs the library, at its slowest edge.
 
-        Between nodes a proxy posts each channel's message while others are sent.  In a node the
-        threads that copy wait, but for LL128, which has its flags in each line.
+        Between nodes a proxy posts each channel's message while others are sent.  The threads that
+        copy wait, where they are slower than the adapters or there is one node; but not with LL128,
+        which has its flags in each line.
         """
         table = self.shape.table("hop_time")
         node = table.row("ring", "node", self.shape.node.profile.name)[self.protocol]
@@ -126,7 +128,9 @@ class Rates:
             return Pace(steps, node, 0.5 if self.protocol == "LL128" else 0.0)
         each = self.shape.library["agree"]
         proxy = self.proxy_ns(self.bytes / self.shape.ranks / each)
-        return Pace(steps, max(node, proxy), 1.0, covers=True)
+        if self.limit("ring", self.shape.first_net)[1] == _THREADS:
+            return Pace(steps, max(node, proxy), 0.0, covers=True)
+        return Pace(steps, max(node, proxy), 1.0, covers=True, varies=True)
 
     def tree_pace(self) -> Pace:
         """Returns what the chunks of a tree cost the proxies between nodes."""

@@ -65,6 +65,12 @@ def test_ten_nodes_of_four_h100_change_from_nvls_tree_to_a_ring_at_1_gib() -> No
     assert taken(network, GIB) == "ring/Simple"
 
 
+def test_ten_nodes_of_eight_h100_change_from_nvls_tree_to_a_ring_at_4_gib() -> None:
+    network = nodes(10, 8, "nvlink4", "ib-ndr")
+    assert taken(network, 2 * GIB) == "nvls-tree/Simple"
+    assert taken(network, 4 * GIB) == "ring/Simple"
+
+
 def test_ll128_is_not_taken_over_slingshot() -> None:
     network = nodes(8, 4, "nvlink3", "slingshot-11")
     assert all("LL128" not in taken(network, 1 << exponent) for exponent in range(3, 31))
