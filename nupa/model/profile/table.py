@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nupa.model.errors import ModelError
@@ -29,6 +29,9 @@ class Table:
     columns: tuple[str, ...]
     rows: Mapping[str, tuple[float, ...]]
     fitted: tuple[str, ...] = ()
+    _found: dict[tuple[str, ...], Mapping[str, float]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def row(self, *words: str) -> Mapping[str, float]:
         """Returns the cells of the row for *words* by column.
@@ -36,6 +39,12 @@ class Table:
         A row of a base fabric serves its variants: "nvlink5" serves "nvlink5-nvl72".  The last word
         may be replaced by "other", or left out.  ModelError: there is no such row.
         """
+        found = self._found.get(words)
+        if found is None:
+            found = self._found[words] = self._row(words)
+        return found
+
+    def _row(self, words: tuple[str, ...]) -> Mapping[str, float]:
         *head, last = words
         parts = last.split("-")
         lasts = ["-".join(parts[:length]) for length in range(len(parts), 0, -1)]
