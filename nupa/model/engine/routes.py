@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Hashable, Mapping
 from random import Random
@@ -11,6 +12,8 @@ from typing import Protocol, cast
 from nupa.model.errors import ModelError
 from nupa.model.network.graph import Graph
 from nupa.model.network.network import Network
+
+_FAR = 0xFFFF  #: no path
 
 
 class Routes(Protocol):
@@ -87,37 +90,49 @@ class GraphRoutes:
         for index, (source, target) in enumerate(zip(graph.source, graph.target, strict=True)):
             self._into[target].append(index)
             self._from[source].append(index)
-        self._distances: dict[int, list[int]] = {}
+        self._distances: dict[tuple[int, ...], array[int]] = {}
+        self._behind: dict[int, array[int]] = {}  #: of an endpoint: its switches' distances
 
-    def _distance(self, target: int) -> list[int]:
-        """Returns the links from each node to an endpoint; none leads through another one."""
-        if target not in self._distances:
-            graph = self.graph
-            found = [-1] * graph.nodes
+    def _distance(self, node: int, target: int) -> int:
+        """Returns the links from a node to an endpoint; none leads through another endpoint."""
+        if node == target:
+            return 0
+        if target not in self._behind:
+            before = tuple(sorted({self.graph.source[link] for link in self._into[target]}))
+            # Endpoints behind the same switches are as far from all other nodes.
+            alike = all(each >= self.graph.endpoints for each in before)
+            key = before if alike else (target,)
+            if key not in self._distances:
+                self._distances[key] = self._search(before if alike else (), target)
+            self._behind[target] = self._distances[key]
+        return self._behind[target][node]
+
+    def _search(self, before: tuple[int, ...], target: int) -> array[int]:
+        graph = self.graph
+        found = array("H", [_FAR]) * graph.nodes
+        if not before:
             found[target] = 0
-            queue = deque([target])
-            while queue:
-                node = queue.popleft()
-                if node < graph.endpoints and node != target:
-                    continue
-                for link in self._into[node]:
-                    source = graph.source[link]
-                    if found[source] < 0:
-                        found[source] = found[node] + 1
-                        queue.append(source)
-            self._distances[target] = found
-        return self._distances[target]
+        for node in before:
+            found[node] = 1
+        queue = deque(before or (target,))
+        while queue:
+            node = queue.popleft()
+            if node < graph.endpoints and node != target:
+                continue
+            for link in self._into[node]:
+                source = graph.source[link]
+                if found[source] == _FAR:
+                    found[source] = found[node] + 1
+                    queue.append(source)
+        return found
 
     def _next(self, node: int, target: int) -> list[int]:
         named = self.graph.routes.get((node, target))
         if named:
             return list(named)
-        distance = self._distance(target)
-        return [
-            link
-            for link in self._from[node]
-            if distance[self.graph.target[link]] == distance[node] - 1
-        ]
+        nearer = self._distance(node, target) - 1
+        ends = self.graph.target
+        return [link for link in self._from[node] if self._distance(ends[link], target) == nearer]
 
     def uses(self, source: int, target: int) -> dict[Hashable, float]:
         graph = self.graph
@@ -126,7 +141,7 @@ class GraphRoutes:
                 raise ModelError(
                     f"{graph.name} has endpoints 0 to {graph.endpoints - 1}: not {end}"
                 )
-        if self._distance(target)[source] < 0:
+        if self._distance(source, target) == _FAR:
             raise ModelError(f"{graph.name}: no path from endpoint {source} to {target}")
         rng = Random(f"{self.seed} {source} {target}")
         found: dict[Hashable, float] = {}
