@@ -23,7 +23,8 @@ WORK is a word, its size, and options:
   write-bw:64K,depth=128                    a stream, as perftest's bandwidth tests time it
   allreduce:1G, alltoall:64M, barrier, ...  a collective, as nccl-tests times it
   allreduce:1M..1G                          each power of two from 1 MiB to 1 GiB
-  @step.toml                                a file that describes the work
+  storage:4K,rw=randread,iodepth=32,clients=4,servers=4,transport=tcp    in fio's words
+  @step.toml                                a file: training, inference, dispatch, storage
 """
 ON_HELP = """\
 A fabric is a profile (`nupa model profiles`), a preset (rack24), a generator with arguments

@@ -12,7 +12,8 @@ from nupa.model.errors import ModelError
 from nupa.model.study.question import predict
 from nupa.model.study.runners import solve_all
 from nupa.model.study.store import open_store
-from nupa.model.work.text import parse_all, read_table
+from nupa.model.work.file import read_table
+from nupa.model.work.text import expand, parse
 
 CONFIGURATIONS_MAX = 1_000_000
 
@@ -100,8 +101,9 @@ def configurations(
     """
     works: list[str] = []
     for each in work:
-        sizes = parse_all(each)
-        works += [each] if len(sizes) == 1 else [size.name for size in sizes]
+        sizes = expand(each)
+        parse(sizes[0])
+        works += sizes
     lists: tuple[list[Any], ...] = (
         works,
         list(on),

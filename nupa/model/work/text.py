@@ -8,21 +8,18 @@ work for each power of two of its first size.  This file is the only parser of s
 from __future__ import annotations
 
 import difflib
-import importlib
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nupa.base.errors import LocalError
 from nupa.base.quantity import byte_count
 from nupa.model.errors import ModelError
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.names import ALIASES, OPERATIONS
+from nupa.model.work.file import of_kind, read_table
 from nupa.model.work.perftest import TX_DEPTH, Perftest
 from nupa.model.work.phase import Work
 
-FILE_BYTES_MAX = 1 << 20
 BW_MESSAGES = 1000  #: perftest's default number of iterations
 
 Options = Mapping[str, str]
@@ -39,23 +36,36 @@ class Word(NamedTuple):
     sized: bool = True
 
 
-#: Readers of files by their `kind`: modules with read(table, source) -> Work.
-READERS: Mapping[str, str] = {}
-
-
 def parse(text: str) -> Work:
     """Returns the work of that text.  ModelError: no such work, with the nearest; a wrong size."""
-    found = parse_all(text)
+    found = expand(text)
     if len(found) > 1:
-        raise ModelError(f"{text!r} is {len(found)} sizes: give one, as {found[0].name}")
-    return found[0]
+        raise ModelError(f"{text!r} is {len(found)} sizes: give one, as {found[0]}")
+    return _parse(found[0])
 
 
 def parse_all(text: str) -> tuple[Work, ...]:
     """Returns the works of that text, one for each size of a range.  ModelError as `parse`."""
-    text = text.strip()
+    return tuple(_parse(each) for each in expand(text))
+
+
+def expand(text: str) -> list[str]:
+    """Returns a text for each size of a range.  ModelError: no such work, or a wrong size.
+
+    >>> expand("write-bw:64..200,depth=4")
+    ['write-bw:64,depth=4', 'write-bw:128,depth=4']
+    """
+    name, _, rest = text.strip().partition(":")
+    size, comma, options = rest.partition(",")
+    if ".." not in size or name.startswith("@"):
+        return [text.strip()]
+    _find(name)
+    return [f"{name}:{each}{comma}{options}" for each in _sizes(text, name, size)]
+
+
+def _parse(text: str) -> Work:
     if text.startswith("@"):
-        return (_file(text[1:]),)
+        return _file(text[1:])
     name, colon, rest = text.partition(":")
     size, *options = rest.split(",")
     if not colon:
@@ -66,8 +76,9 @@ def parse_all(text: str) -> tuple[Work, ...]:
     if not word.sized:
         if size.strip():
             raise ModelError(f"{text!r}: {name} has no size: write {name}")
-        return (word.make(name, 0, chosen),)
-    return tuple(word.make(name, each, chosen) for each in _sizes(text, name, size))
+        return word.make(name, 0, chosen)
+    (found,) = _sizes(text, name, size)
+    return word.make(name, found, chosen)
 
 
 def _find(name: str) -> Word:
@@ -157,6 +168,15 @@ def _collective(name: str, size_bytes: int, options: Options) -> Work:
     )
 
 
+def _storage(_name: str, size_bytes: int, options: Options) -> Work:
+    return of_kind("storage", {"bs": size_bytes, **options}, "storage")
+
+
+#: fio's words, and how clients and servers meet.
+_FIO = (
+    "rw", "rwmixread", "iodepth", "numjobs", "clients", "servers", "transport", "stripe", "drive",
+    "protocol", "stack", "converged", "loops",
+)  # fmt: skip
 _VERBS = ("write", "read", "send", "atomic", "load", "store")
 _CHOICES = ("algorithm", "protocol", "gpus_per_process", "channels")
 
@@ -166,6 +186,7 @@ def words() -> dict[str, Word]:
     found = {verb: Word(_latency) for verb in _VERBS}
     found |= {f"{verb}-bw": Word(_bandwidth, ("depth", "messages")) for verb in _VERBS}
     found |= {name: Word(_collective, _CHOICES, sized=name != "barrier") for name in OPERATIONS}
+    found["storage"] = Word(_storage, _FIO)
     return found
 
 
@@ -173,7 +194,7 @@ def words() -> dict[str, Word]:
 
 
 def _file(name: str) -> Work:
-    """Reads `work = "…"`, or the table of a kind that a module of READERS reads."""
+    """Reads `work = "…"`, or the fields of a `kind`."""
     table = read_table(name)
     if isinstance(table.get("work"), str):
         if len(table) > 1:
@@ -181,26 +202,6 @@ def _file(name: str) -> Work:
         if table["work"].strip().startswith("@"):
             raise ModelError(f"{name}: work is {table['work']!r}: name the work itself, no file")
         return parse(table["work"])
-    kind = str(table.get("kind"))
-    if kind not in READERS:
-        kinds = ", ".join(f'"{each}"' for each in READERS) or "none here"
-        raise ModelError(
-            f'{name}: kind is {kind!r}: give work = "allreduce:1G", or a kind: {kinds}'
-        )
-    work: Work = importlib.import_module(READERS[kind]).read(table, name)
-    return work
-
-
-def read_table(name: str) -> dict[str, Any]:
-    """Reads a file of TOML.  ModelError: it cannot be read, is too long, or is no TOML."""
-    try:
-        with Path(name).open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ModelError(f"{name}: {error.strerror}") from error
-    if len(data) > FILE_BYTES_MAX:
-        raise ModelError(f"{name}: longer than {FILE_BYTES_MAX} bytes: such a file has fewer")
-    try:
-        return tomllib.loads(data.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ModelError(f"{name}: not TOML: {error}") from error
+    if "kind" not in table:
+        raise ModelError(f'{name}: kind is missing: give work = "allreduce:1G", or a kind')
+    return of_kind(str(table.pop("kind")), table, name)
