@@ -12,8 +12,7 @@ from nupa.model.errors import ModelError
 from nupa.model.study.question import predict
 from nupa.model.study.runners import solve_all
 from nupa.model.study.store import open_store
-from nupa.model.work.file import read_table
-from nupa.model.work.text import expand, parse
+from nupa.model.work.text import expand, parse, read_table
 
 CONFIGURATIONS_MAX = 1_000_000
 

@@ -8,18 +8,21 @@ work for each power of two of its first size.  This file is the only parser of s
 from __future__ import annotations
 
 import difflib
+import importlib
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from nupa.base.errors import LocalError
 from nupa.base.quantity import byte_count
 from nupa.model.errors import ModelError
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.names import ALIASES, OPERATIONS
-from nupa.model.work.file import of_kind, read_table
 from nupa.model.work.perftest import TX_DEPTH, Perftest
 from nupa.model.work.phase import Work
 
+FILE_BYTES_MAX = 1 << 20
 BW_MESSAGES = 1000  #: perftest's default number of iterations
 
 Options = Mapping[str, str]
@@ -34,6 +37,10 @@ class Word(NamedTuple):
     make: Callable[[str, int, Options], Work]
     options: tuple[str, ...] = ()
     sized: bool = True
+
+
+#: Readers of files by their `kind`: modules with read(table, source) -> Work.
+READERS: Mapping[str, str] = {}
 
 
 def parse(text: str) -> Work:
@@ -168,15 +175,6 @@ def _collective(name: str, size_bytes: int, options: Options) -> Work:
     )
 
 
-def _storage(_name: str, size_bytes: int, options: Options) -> Work:
-    return of_kind("storage", {"bs": size_bytes, **options}, "storage")
-
-
-#: fio's words, and how clients and servers meet.
-_FIO = (
-    "rw", "rwmixread", "iodepth", "numjobs", "clients", "servers", "transport", "stripe", "drive",
-    "protocol", "stack", "converged", "loops",
-)  # fmt: skip
 _VERBS = ("write", "read", "send", "atomic", "load", "store")
 _CHOICES = ("algorithm", "protocol", "gpus_per_process", "channels")
 
@@ -186,7 +184,6 @@ def words() -> dict[str, Word]:
     found = {verb: Word(_latency) for verb in _VERBS}
     found |= {f"{verb}-bw": Word(_bandwidth, ("depth", "messages")) for verb in _VERBS}
     found |= {name: Word(_collective, _CHOICES, sized=name != "barrier") for name in OPERATIONS}
-    found["storage"] = Word(_storage, _FIO)
     return found
 
 
@@ -194,7 +191,7 @@ def words() -> dict[str, Word]:
 
 
 def _file(name: str) -> Work:
-    """Reads `work = "…"`, or the fields of a `kind`."""
+    """Reads `work = "…"`, or the table of a kind that a module of READERS reads."""
     table = read_table(name)
     if isinstance(table.get("work"), str):
         if len(table) > 1:
@@ -202,6 +199,26 @@ def _file(name: str) -> Work:
         if table["work"].strip().startswith("@"):
             raise ModelError(f"{name}: work is {table['work']!r}: name the work itself, no file")
         return parse(table["work"])
-    if "kind" not in table:
-        raise ModelError(f'{name}: kind is missing: give work = "allreduce:1G", or a kind')
-    return of_kind(str(table.pop("kind")), table, name)
+    kind = str(table.get("kind"))
+    if kind not in READERS:
+        kinds = ", ".join(f'"{each}"' for each in READERS) or "none here"
+        raise ModelError(
+            f'{name}: kind is {kind!r}: give work = "allreduce:1G", or a kind: {kinds}'
+        )
+    work: Work = importlib.import_module(READERS[kind]).read(table, name)
+    return work
+
+
+def read_table(name: str) -> dict[str, Any]:
+    """Reads a file of TOML.  ModelError: it cannot be read, is too long, or is no TOML."""
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ModelError(f"{name}: {error.strerror}") from error
+    if len(data) > FILE_BYTES_MAX:
+        raise ModelError(f"{name}: longer than {FILE_BYTES_MAX} bytes: such a file has fewer")
+    try:
+        return tomllib.loads(data.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ModelError(f"{name}: not TOML: {error}") from error
