@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from math import ceil
 from typing import Literal
@@ -67,11 +67,13 @@ class Storage:
 
     @property
     def name(self) -> str:
-        mix = f":{self.rwmixread}" if self.rwmixread is not None else ""
-        return (
-            f"storage:{self.rw}{mix}:{self.bs}:iodepth={self.iodepth}:numjobs={self.numjobs}:"
-            f"{self.clients}x{self.servers}:{self.transport}"
-        )
+        shown = [f"storage:{self.bs}"]
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in ("rw", "transport") or (each.name != "bs" and value != each.default):
+                text = str(value).lower() if isinstance(value, bool) else value
+                shown.append(f"{each.name}={text}")
+        return ",".join(shown)
 
     @property
     def reads(self) -> float:

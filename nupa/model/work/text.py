@@ -11,16 +11,19 @@ import difflib
 import importlib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nupa.base.errors import LocalError
 from nupa.base.quantity import byte_count
 from nupa.model.errors import ModelError
+from nupa.model.work import file
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.names import ALIASES, OPERATIONS
 from nupa.model.work.perftest import TX_DEPTH, Perftest
 from nupa.model.work.phase import Work
+from nupa.model.work.storage import Storage
 
 FILE_BYTES_MAX = 1 << 20
 BW_MESSAGES = 1000  #: perftest's default number of iterations
@@ -40,7 +43,7 @@ class Word(NamedTuple):
 
 
 #: Readers of files by their `kind`: modules with read(table, source) -> Work.
-READERS: Mapping[str, str] = {}
+READERS: Mapping[str, str] = dict.fromkeys(file.KINDS, file.__name__)
 
 
 def parse(text: str) -> Work:
@@ -175,8 +178,20 @@ def _collective(name: str, size_bytes: int, options: Options) -> Work:
     )
 
 
+def _storage(_name: str, size_bytes: int, options: Options) -> Work:
+    values = {key: _value(value) for key, value in options.items()}
+    return file.read({"kind": "storage", "bs": size_bytes, **values}, "storage")
+
+
+def _value(text: str) -> int | bool | str:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.isdecimal() else text
+
+
 _VERBS = ("write", "read", "send", "atomic", "load", "store")
 _CHOICES = ("algorithm", "protocol", "gpus_per_process", "channels")
+_STORAGE = tuple(each.name for each in fields(Storage) if each.name != "bs")
 
 
 def words() -> dict[str, Word]:
@@ -184,6 +199,7 @@ def words() -> dict[str, Word]:
     found = {verb: Word(_latency) for verb in _VERBS}
     found |= {f"{verb}-bw": Word(_bandwidth, ("depth", "messages")) for verb in _VERBS}
     found |= {name: Word(_collective, _CHOICES, sized=name != "barrier") for name in OPERATIONS}
+    found["storage"] = Word(_storage, _STORAGE)
     return found
 
 
@@ -199,8 +215,8 @@ def _file(name: str) -> Work:
         if table["work"].strip().startswith("@"):
             raise ModelError(f"{name}: work is {table['work']!r}: name the work itself, no file")
         return parse(table["work"])
-    kind = str(table.get("kind"))
-    if kind not in READERS:
+    kind = table.get("kind")
+    if not isinstance(kind, str) or kind not in READERS:
         kinds = ", ".join(f'"{each}"' for each in READERS) or "none here"
         raise ModelError(
             f'{name}: kind is {kind!r}: give work = "allreduce:1G", or a kind: {kinds}'
