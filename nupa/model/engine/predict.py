@@ -53,7 +53,7 @@ def predict(
         ).time_ns
         for other in (network.at("best"), network.at("worst"))
     )
-    gap, warnings = None, [*_warnings(network, plan), *found.warnings]
+    gap, warnings = None, [*dict.fromkeys(_warnings(network, plan)), *found.warnings]
     if check:
         try:
             gap = checked(replace(asked, spans=False), found.engine)

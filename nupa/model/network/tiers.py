@@ -77,7 +77,7 @@ def levels(network: _Side, source: str, below: int = 1, rails: bool = False) -> 
             Level(
                 f"tier {index}",
                 groups,
-                bare(f"{source}, tier {index}", port / ports, 0.0, source, ports),
+                bare(f"tier {index}", port / ports, 0.0, source, ports),
                 distance - 1,
                 cable(latency / distance, source),
                 min([1.0, *tapers[: distance // 2 - 1]]),

@@ -19,14 +19,23 @@ from nupa.model.engine.message import message, wire_bytes
 from nupa.model.engine.routes import GraphRoutes, LevelRoutes
 from nupa.model.engine.stages import stages
 from nupa.model.errors import ModelError
+from nupa.model.network import fabric
 from nupa.model.network.build import graph
-from nupa.model.network.generators import fat_tree, hpn_upn, nvl, one_switch, rail
+from nupa.model.network.generators import (
+    dragonfly,
+    fat_tree,
+    hpn_upn,
+    nvl,
+    one_switch,
+    rail,
+)
 from nupa.model.network.graph import Graph, LinkKind
 from nupa.model.network.network import Level, Network
 from nupa.model.profile.profile import Profile, load
 from nupa.model.work.collective import Collective
 from nupa.model.work.perftest import Perftest
 from nupa.model.work.phase import Operation, Phase, Plan
+from nupa.topology import file as topology_file
 
 HDR = load("ib-hdr")
 MIB = 1 << 20
@@ -227,6 +236,27 @@ def test_levels_and_graph_share_an_all_to_all_alike(network: Network) -> None:
     by_levels, by_graph = _run(network, work), _run(network, work, drawn=True)
     assert by_graph.time_ns == pytest.approx(by_levels.time_ns)
     assert by_graph.ends_ns == pytest.approx(by_levels.ends_ns)
+
+
+@pytest.mark.parametrize(
+    ("network", "least", "most"),
+    [
+        (rail(32, HDR, HDR, node=4, radix=16), 0.99, 1.01),
+        (fabric.network(topology_file.load("gpu24"), HDR), 0.99, 1.01),
+        (fabric.network(topology_file.load("storage16"), HDR), 0.99, 1.01),
+        (fat_tree(32, HDR, radix=8, taper=0.5), 0.99, 1.01),
+        (dragonfly(48, HDR, radix=8), 0.7, 1.01),  # its notes say so
+    ],
+    ids=lambda each: each.name if isinstance(each, Network) else "",
+)
+def test_levels_take_for_an_all_to_all_what_the_graph_takes(
+    network: Network, least: float, most: float
+) -> None:
+    assert (least < 0.9) == bool(network.notes)
+    work = list(_exchange(network.endpoints, MIB))
+    by_levels = fluid(network, work, LevelRoutes(network))
+    by_graph = fluid(network, work, GraphRoutes(graph(network)))
+    assert least <= by_levels.time_ns / by_graph.time_ns <= most
 
 
 def test_operations_of_an_all_to_all_take_what_its_plan_takes() -> None:
