@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -14,16 +14,20 @@ from nupa.model.validate.case import Line
 _FOLDER = resources.files("nupa.model") / "calibration"
 
 
+def _walk(folder: Traversable) -> Iterator[Traversable]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _walk(entry)
+        elif entry.name.endswith(".csv"):
+            yield entry
+
+
 def _files() -> dict[str, Traversable]:
     """Returns all calibration files by name, without .csv."""
-    found = {
+    return {
         file.name.removesuffix(".csv"): file
-        for folder in _FOLDER.iterdir()
-        if folder.is_dir()
-        for file in folder.iterdir()
-        if file.name.endswith(".csv")
+        for file in sorted(_walk(_FOLDER), key=lambda file: file.name)
     }
-    return dict(sorted(found.items()))
 
 
 def names() -> list[str]:
