@@ -26,6 +26,19 @@ MEANINGS: Mapping[str, str] = {
     "launch": "the library starts its kernels",
     "library": "the library's steps: flags, copies, synchronisation",
     "computation": "the program computes",
+    "tensor parallel": "the exchanges of tensor-parallel ranks",
+    "pipeline": "activations pass to the next stage of the pipeline",
+    "pipeline bubble": "stages of the pipeline wait for the first and the last micro-batches",
+    "experts": "tokens travel to their experts and back",
+    "gradients": "the exchange of gradients, as far as computation does not hide it",
+    "optimizer": "the update of the weights",
+    "submit": "the initiator's protocol takes the request",
+    "serve": "the target's protocol takes the request",
+    "memory": "weights and caches are read from memory",
+    "dispatch": "tokens travel to the ranks of their experts",
+    "combine": "results of experts travel back",
+    "drive": "the drive reads or writes the block",
+    "copies in the stack": "the kernel copies the payload",
     "queues": "packets wait for others",
     "message rate": "a queue pair issues no more messages a second",
     "messages in flight": "the round trip over the messages outstanding",
@@ -48,6 +61,8 @@ def meaning(stage: str) -> str:
     kind, _, place = stage.partition(", ")
     if kind in MEANINGS and place:
         return f"{MEANINGS[kind]}: {place}"
+    if stage.startswith("wait: "):
+        return f"requests queue: {stage.removeprefix('wait: ')}"
     if stage.startswith("sharing "):
         return f"others use the links {stage.removeprefix('sharing ')}"
     return "bytes and headers on these links at their rate" if stage.endswith(_WAYS) else ""
