@@ -18,9 +18,11 @@ class Link:
     length_m: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.medium and "reach" in self.medium.figures and self.length_m > self.medium["reach"]:
+        # Nominal in each case: a range of the reach is no reason to refuse the worst one.
+        reach = self.medium.figures.get("reach") if self.medium else None
+        if self.medium and reach and self.length_m > reach.value:
             raise ModelError(
-                f"{self.medium.name} reaches {self.medium['reach']:g} m: {self.length_m:g} m was "
+                f"{self.medium.name} reaches {reach.value:g} m: {self.length_m:g} m was "
                 f"asked: {_that_reach(self.length_m)}"
             )
 

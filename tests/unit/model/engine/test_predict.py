@@ -151,3 +151,13 @@ def test_an_impossible_question_is_an_error_that_names_it(
 ) -> None:
     with pytest.raises(ModelError, match=message):
         answer(work, on, ranks)
+
+
+def test_a_medium_at_its_nominal_reach_has_a_range_of_times() -> None:
+    found = answer("write:8", "fat_tree(1024,ib-ndr,dac:2,lpo:50)", 0)
+    assert found.low_ns < found.time_ns < found.high_ns
+
+
+def test_a_warning_of_several_levels_is_given_once() -> None:
+    found = answer("allreduce:1G", "fat_tree(1024,roce-400)", 0)
+    assert len(found.warnings) == len(set(found.warnings))
