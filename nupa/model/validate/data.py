@@ -24,10 +24,8 @@ def _walk(folder: Traversable) -> Iterator[Traversable]:
 
 def _files() -> dict[str, Traversable]:
     """Returns all calibration files by name, without .csv."""
-    return {
-        file.name.removesuffix(".csv"): file
-        for file in sorted(_walk(_FOLDER), key=lambda file: file.name)
-    }
+    found = {file.name.removesuffix(".csv"): file for file in _walk(_FOLDER)}
+    return dict(sorted(found.items()))
 
 
 def names() -> list[str]:
