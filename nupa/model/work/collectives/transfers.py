@@ -158,29 +158,28 @@ def double_tree(shape: Shape, operation: str) -> Schedule:
 
 
 def halving_doubling(shape: Shape, operation: str) -> Schedule:
-    """Exchanges halves with the partner at half the distance each; then doubles.
+    """Exchanges half of what is left with the nearest partner first; doubles in reverse.
 
-    Ranks beyond a power of two give their vector to a partner first, and get the result last.
+    So the largest halves stay in a node.  Ranks beyond a power of two give their vector to a
+    partner first, and get the result last.
     """
     count = shape.ranks
     plan = Schedule(count)
     power = 1 << (count.bit_length() - 1)
     extra = range(power, count)
 
-    def held(rank: int, block: int) -> list[int]:
-        """Returns the parts of the block of ranks around *rank*, with those that are beyond."""
-        first = rank // block * block
-        own = list(range(first, first + block))
+    def alike(rank: int, low_bits: int) -> list[int]:
+        """Returns the parts whose ranks have these low bits of *rank*; those beyond count too."""
+        own = [each for each in range(power) if (each ^ rank) & low_bits == 0]
         return own + [power + each for each in own if power + each < count]
 
+    bits = [1 << place for place in range(power.bit_length() - 1)]
     if operation in _REDUCES:
         for rank in extra:
             plan.send(rank, rank - power, range(count), adds=True)
-        block = power // 2
-        while block:
+        for bit in bits:
             for rank in range(power):
-                plan.send(rank, rank ^ block, held(rank ^ block, block), adds=True)
-            block //= 2
+                plan.send(rank, rank ^ bit, alike(rank ^ bit, 2 * bit - 1), adds=True)
         if operation == "reduce-scatter":
             for rank in extra:
                 plan.send(rank - power, rank, (rank,))
@@ -188,11 +187,9 @@ def halving_doubling(shape: Shape, operation: str) -> Schedule:
         if operation == "all-gather":
             for rank in extra:
                 plan.send(rank, rank - power, (rank,))
-        block = 1
-        while block < power:
+        for bit in reversed(bits):
             for rank in range(power):
-                plan.send(rank, rank ^ block, held(rank, block))
-            block *= 2
+                plan.send(rank, rank ^ bit, alike(rank, 2 * bit - 1))
         for rank in extra:
             missing = [each for each in range(count) if each != rank or operation != "all-gather"]
             plan.send(rank - power, rank, missing)

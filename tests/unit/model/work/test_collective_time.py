@@ -205,3 +205,41 @@ def test_an_adapter_that_two_gpus_share_halves_the_rate() -> None:
         predict(Collective("all-gather", 4 * GIB, "ring"), each).time_ns for each in (alone, shared)
     ]
     assert times[1] / times[0] == pytest.approx(2, rel=0.03)
+
+
+@pytest.mark.parametrize("operation", ["all-reduce", "all-gather", "reduce-scatter"])
+@pytest.mark.parametrize("algorithm", ["ring", "direct", "hierarchical", "halving-doubling"])
+@pytest.mark.parametrize("shape", [(2, 2), (2, 4), (4, 8)], ids=str)
+def test_single_transfers_and_plans_send_the_same_over_each_level(
+    shape: tuple[int, int], algorithm: str, operation: str
+) -> None:
+    network = nodes(*shape)
+    work = Collective(operation, 1 << 20, algorithm)
+    singly = [0.0, 0.0]
+    for each in work.operations(network):
+        singly[network.level_between(each.rank, each.peer)] += each.bytes
+    planned = [each * network.endpoints for each in sent(network, work)]
+    assert singly == pytest.approx(planned, rel=1e-3)
+
+
+def test_single_transfers_and_plans_of_an_exchange_send_the_same_over_each_level() -> None:
+    network = nodes(4, 8)
+    work = Collective("all-to-all", 1 << 20)
+    singly = [0.0, 0.0]
+    for each in work.operations(network):
+        singly[network.level_between(each.rank, each.peer)] += each.bytes
+    assert singly == pytest.approx([each * 32 for each in sent(network, work)], rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [2, 4, 8, 16])
+def test_single_transfers_and_plans_of_trees_send_alike(count: int) -> None:
+    network = nodes(count, 4)
+    for algorithm in ("tree", "double-tree"):
+        work = Collective("all-reduce", 1 << 20, algorithm)
+        singly = [0.0, 0.0]
+        for each in work.operations(network):
+            singly[network.level_between(each.rank, each.peer)] += each.bytes
+        inside, between = (each * network.endpoints for each in sent(network, work))
+        assert singly[0] == pytest.approx(inside, rel=1e-3)
+        # A plan has the port of an inner node, of which there are fewer than nodes.
+        assert singly[1] <= between * 1.001
