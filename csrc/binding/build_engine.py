@@ -51,6 +51,8 @@ HEADERS = (
     "capture/watch_index.h",
     "capture/inject_frame.h",
     "region/view/view.h",
+    "region/group/reduce.h",
+    "region/group/group.h",
     "cxl/hdm.h",
     "cxl/poison.h",
     "cxl/transact.h",

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The counters of the host's port, as in `nupa show`.  They have the flows of every attachment,
- * past and present, that passed the port, and messages dropped, repeated or rejected. */
+ * past and present, that passed the port, those of groups, and messages dropped, repeated or
+ * rejected. */
 #include "shim/shim.h"
 
 #include "base/atomics.h"
+#include "region/group/group.h"
 #include "segment/slot/counters.h"
 #include "segment/slot/slot.h"
 
@@ -62,6 +64,21 @@ static void add_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t slot,
 			add_outgoing(sum, &flow);
 }
 
+/* What left by the other end of the link entered here. */
+static void add_groups(struct nupa_fabric *fabric, uint32_t port, struct nupa_flow_info *sum)
+{
+	uint64_t bytes, packets;
+
+	if (!nupa_group_port(fabric, port, &bytes, &packets)) {
+		sum->xmit_bytes += bytes;
+		sum->xmit_packets += packets;
+	}
+	if (!nupa_group_port(fabric, fabric->ports[port].peer, &bytes, &packets)) {
+		sum->rcv_bytes += bytes;
+		sum->rcv_packets += packets;
+	}
+}
+
 /* Data in words of 4 bytes, IBTA 16.1.3.5. */
 void nupa_shim_counter(const struct nupa_shim_view *view, uint32_t index, char *text, size_t bytes)
 {
@@ -72,6 +89,7 @@ void nupa_shim_counter(const struct nupa_shim_view *view, uint32_t index, char *
 	add_past(fabric, view->host, &sum);
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
 		add_slot(fabric, view->host, slot, &sum);
+	add_groups(fabric, fabric->hosts[view->host].port, &sum);
 	const uint64_t values[] = {
 		[NUPA_SHIM_XMIT_DATA] = sum.xmit_bytes / 4,
 		[NUPA_SHIM_XMIT_PACKETS] = sum.xmit_packets,

@@ -3,12 +3,14 @@
 
 Each attachment counts its traffic from host to host.  A frame leaves by the ports at the even
 places of its route and enters by those at the odd ones.  Adding every flow along its route thus
-gives the counters of each port, with stacked switches, too.
+gives the counters of each port, with stacked switches, too.  Requests of groups go to many hosts,
+so ports count them themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from nupa.core.segment import HostTraffic, PortInfo
 
@@ -53,8 +55,12 @@ def count(
     ports: Sequence[PortInfo],
     flows: Iterable[HostTraffic],
     route: Callable[[int, int], tuple[int, ...]],
+    groups: Mapping[int, tuple[int, int]] = MappingProxyType({}),
 ) -> list[dict[str, int]]:
-    """Returns the counters of each port by name, in the order of *ports*."""
+    """Returns the counters of each port by name, in the order of *ports*.
+
+    *groups*: bytes and packets of groups that left, by port.
+    """
     counters = [dict.fromkeys(NAMES, 0) for _ in ports]
 
     def add(path: tuple[int, ...], octets: int, packets: int) -> None:
@@ -70,6 +76,8 @@ def count(
         if there:
             counters[there[0]]["port_xmit_wait"] += flow.xmit_wait
             counters[there[0]]["port_xmit_discards"] += flow.xmit_discards
+    for left, (octets, packets) in groups.items():
+        add((left, ports[left].peer), octets, packets)
     for port, counter in zip(ports, counters, strict=True):
         # Converted to words last: rounding each small message would lose it.
         counter["port_xmit_data"] //= _BYTES_PER_WORD

@@ -17,12 +17,13 @@ from nupa.core.segment import HostInfo, Segment
 from nupa.fabric import registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from nupa.fabric.fault import Fault, FaultEntry
     from nupa.fabric.faulty import FabricPort
     from nupa.fabric.host import FabricHost
+    from nupa.memory.group import Group
     from nupa.memory.pool import Pool, PoolMemory
     from nupa.topology.topology import Topology
 
@@ -305,6 +306,23 @@ class Fabric(OpenFabric):
         from nupa.memory.pool import Pool
 
         return Pool(self)
+
+    def group(self, hosts: Sequence[str | int | HostInfo], size: int, name: str = "") -> Group:
+        """Makes a group: zeroed memory of *size* bytes at each of *hosts*, which their switch
+        stores to, loads from and reduces as one.  *name*: for find_group of other processes.
+
+        LocalError: no host, more than 64, one given twice, hosts at several switches (EXDEV), a
+        name that is taken (EEXIST) or too long; FabricError: no room.
+        """
+        from nupa.memory.group import make
+
+        return make(self, hosts, size, name)
+
+    def find_group(self, name: str) -> Group:
+        """Returns the group of that name.  LocalError: there is none (ENOENT)."""
+        from nupa.memory.group import find
+
+        return find(self, name)
 
     @property
     def switch(self) -> Any:

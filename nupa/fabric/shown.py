@@ -18,7 +18,7 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
     """Returns the whole state as plain values: the output of `nupa show --json`."""
     processes = fabric.processes()
     hosts, ports = fabric.hosts, fabric.ports
-    counters = count(ports, segment.flows(), segment.route)
+    counters = count(ports, segment.flows(), segment.route, segment.group_flows())
     hw_counters = fabric.hw_counters()
     cache_requests = fabric.cache_requests()
     pids = {slot.slot: slot.pid for slot in processes}

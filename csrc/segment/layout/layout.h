@@ -2,7 +2,7 @@
  * The shared segment: what every process of a fabric sees.
  *
  *   superblock, watchers, faults | hosts | ports | routes | slots | pool extents | past flows |
- *   past hw counters | arena 1..n | pool | bound ports | regions
+ *   past hw counters | group flows | arena 1..n | pool | bound ports | regions
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds everything that attachment
  * publishes: QP and MR tables, flow counters, and a transmit ring for each other slot.  Each is
@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 9u
+#define NUPA_LAYOUT_VERSION 10u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -335,6 +335,13 @@ struct nupa_flow {
 	uint64_t lines_first, lines_again;
 };
 NUPA_ASSERT_SIZE(struct nupa_flow, 64);
+
+/* Requests of groups that left by a port: they go to many hosts, so no flow from host to host has
+ * them.  fetch_add. */
+struct nupa_group_flow {
+	uint64_t bytes, packets;
+};
+NUPA_ASSERT_SIZE(struct nupa_group_flow, 16);
 
 /* cffi: begin */
 /* Counts of messages dropped, repeated or invalid; names as in the kernel's hw_counters

@@ -23,6 +23,7 @@ LAYERS = (
     "segment/ring",
     "region",
     "region/view",
+    "region/group",
     "engine/promote",
     "engine/core",
     "engine/channel",
