@@ -10,16 +10,19 @@ from contextlib import contextmanager
 from nupa.core.channel import channels
 from nupa.fabric import Fabric
 from nupa.topology import file as topology_file
+from nupa.topology.topology import star
 
 
 @contextmanager
-def temporary_fabric(purpose: str) -> Iterator[Fabric]:
-    """Makes a fabric of the default preset, named PURPOSE-PID, which ends with its last user.
+def temporary_fabric(purpose: str, hosts: int | None = None) -> Iterator[Fabric]:
+    """Makes a fabric named PURPOSE-PID, which ends with its last user.
 
-    So it ends even if this process is killed.  NupaError: it cannot be made.
+    It has *hosts* hosts at one switch; None: it is of the default preset.
+
+    It ends even if this process is killed.  NupaError: it cannot be made.
     """
     name = f"{purpose}-{os.getpid()}"
-    topology = topology_file.load(topology_file.DEFAULT_PRESET)
+    topology = star(hosts) if hosts else topology_file.load(topology_file.DEFAULT_PRESET)
     with Fabric.create(name, topology, auto=True) as fabric:
         yield fabric
 

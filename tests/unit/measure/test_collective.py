@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa perf allreduce` and others: what may be asked, what is refused, how results are shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from nupa.cli import main
+from nupa.collectives.board import RANKS_MAX
+from nupa.fabric import Fabric
+from nupa.measure import collective
+from nupa.measure.perf import ITERATIONS_MAX, SIZE_MAX_BYTES, PerfError
+
+
+def asked(
+    monkeypatch: pytest.MonkeyPatch, argv: str
+) -> tuple[collective.CollectiveJob, dict[str, Any]]:
+    """Returns the job that a command line leads to, and what else `measure` is given."""
+    found: list[tuple[collective.CollectiveJob, dict[str, Any]]] = []
+
+    def measure(job: collective.CollectiveJob, **options: Any) -> collective.CollectiveReport:
+        found.append((job, options))
+        return report(job)
+
+    monkeypatch.setattr(collective, "measure", measure)
+    assert main(["perf", *argv.split()]) == 0
+    ((job, options),) = found
+    return job, options
+
+
+def report(job: collective.CollectiveJob, wrong: int = 0) -> collective.CollectiveReport:
+    place = {"time_us": 100.0, "wrong": wrong}
+    rows = tuple(
+        collective.row(
+            job, size, count, {"algorithm": "ring", "out_of_place": place, "in_place": place}
+        )
+        for size, count in job.runs
+    )
+    return collective.CollectiveReport(job, "f", ("host0", "host1"), rows)
+
+
+@pytest.mark.parametrize(
+    ("argv", "sizes"),
+    [
+        ("allreduce", [1 << 20]),
+        ("allreduce --size 0", [0]),
+        ("allgather --size all", [1 << power for power in range(3, 23)]),
+        ("barrier", [0]),
+        (f"broadcast --size {SIZE_MAX_BYTES} --ranks {RANKS_MAX} --root {RANKS_MAX - 1}",
+         [SIZE_MAX_BYTES]),
+    ],
+)  # fmt: skip
+def test_what_is_not_said_has_a_default(
+    monkeypatch: pytest.MonkeyPatch, argv: str, sizes: list[int]
+) -> None:
+    job, options = asked(monkeypatch, argv)
+    assert [size for size, _ in job.runs] == sizes
+    assert len(options["hosts"]) == job.ranks
+    assert (job.type_, job.redop, job.over, job.algorithm) == ("f32", "add", "verbs", None)
+    assert collective.from_json(json.dumps(asdict(job))) == job
+
+
+def test_what_is_said_arrives_at_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    job, options = asked(
+        monkeypatch,
+        "reducescatter --ranks 3 --size 96 --iterations 7 --type u64 --redop xor --over windows "
+        "--algorithm tree --hosts host1,host0",
+    )
+    assert job == collective.CollectiveJob(
+        "reducescatter", 3, ((96, 7),), "u64", "xor", 0, "tree", "windows"
+    )
+    assert options["hosts"] == ("host1", "host0", "host1")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("allreduce lat", "allreduce has no lat"),
+        ("write", "are required: kind (lat or bw)"),
+        ("allreduce --depth 3", "--depth is not for allreduce"),
+        ("allreduce --qp-type UC", "--qp-type is not for allreduce"),
+        ("write lat --ranks 3", "--ranks is not for write"),
+        ("write lat --redop min", "--redop is not for write"),
+        ("allreduce --ranks 0", "--ranks 0: choose 1 to 64"),
+        (f"allreduce --ranks {RANKS_MAX + 1}", "--ranks 65: choose 1 to 64"),
+        ("broadcast --root 2", "--root 2: ranks are 0 to 1"),
+        ("allreduce --size -1", "--size -1"),
+        (f"allreduce --size {SIZE_MAX_BYTES + 1}", "choose 0 to 67108864 bytes"),
+        (f"allreduce --iterations {ITERATIONS_MAX + 1}", "choose 1 to 10000000"),
+        ("allreduce --redop xor", "are of integers"),
+        ("allreduce --algorithm star", "invalid choice: 'star'"),
+    ],
+)
+def test_what_cannot_be_measured_is_a_wrong_command(
+    capsys: pytest.CaptureFixture[str], argv: str, message: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["perf", *argv.split()])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_sizes_and_rates_are_those_of_nccl_tests() -> None:
+    job = collective.make_job("allreduce", ranks=4, size=4000)
+    (row,) = report(job).results
+    assert (row["size_bytes"], row["count"]) == (4000, 1000)
+    assert row["in_place"]["algbw_gb_per_s"] == pytest.approx(0.04)  # 4 kB in 100 us
+    assert row["in_place"]["busbw_gb_per_s"] == pytest.approx(0.06)
+    for operation, factor in (("allgather", 0.75), ("reducescatter", 0.75), ("broadcast", 1)):
+        job = collective.make_job(operation, ranks=4, size=4010)  # type: ignore[arg-type]
+        (row,) = report(job).results
+        # Rounded down to whole elements of all ranks; the count is a rank's share.
+        shared = operation != "broadcast"
+        assert row["size_bytes"] == (4000 if shared else 4008)
+        assert row["count"] == (250 if shared else 1002)
+        rate = row["out_of_place"]
+        assert rate["busbw_gb_per_s"] == pytest.approx(rate["algbw_gb_per_s"] * factor)
+
+
+def test_the_table_has_nccl_tests_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = collective.make_job("allreduce", ranks=2, size=1 << 20)
+    lines = collective.render(report(job)).splitlines()
+    assert " ".join(lines[2].split()) == (
+        "# size count type redop root algorithm time algbw busbw #wrong time algbw busbw #wrong"
+    )
+    assert " ".join(lines[4].split()) == (
+        "1048576 262144 float sum -1 ring 100.00 10.49 10.49 0 100.00 10.49 10.49 0"
+    )
+    assert lines[-2:] == ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 10.49"]
+    assert all(len(line) == len(lines[2]) for line in lines[1:5])
+    monkeypatch.setattr(collective, "predicted_us", lambda *_: 42.0)
+    lines = collective.render(report(job)).splitlines()
+    assert [line.split()[-1] for line in lines[1:5]] == ["model", "time", "(us)", "42.00"]
+
+
+def test_wrong_elements_are_said_and_are_the_exit_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(collective, "measure", lambda job, **_: report(job, wrong=3))
+    assert main(["perf", "allreduce", "--size", "64"]) == 1
+    assert "# Out of bounds values : 6 FAILED" in capsys.readouterr().out
+
+
+def test_json_has_all_that_the_table_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(collective, "measure", lambda job, **_: report(job))
+    assert main(["perf", "broadcast", "--root", "1", "--size", "64", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["operation"], found["root"], found["redop"]) == ("broadcast", 1, None)
+    (row,) = found["results"]
+    assert row["predicted_us"] is None
+    assert row["out_of_place"] == row["in_place"]
+    assert set(row["in_place"]) == {"time_us", "algbw_gb_per_s", "busbw_gb_per_s", "wrong"}
+
+
+def test_a_rank_that_cannot_start_is_named(folder: Any) -> None:
+    del folder
+    job = collective.make_job("barrier", ranks=2)
+    with Fabric(hosts=2), pytest.raises(PerfError, match="barrier failed: rank 0 on host0: no fab"):
+        collective.measure(job, fabric="nowhere", hosts=("host0", "host1"))
