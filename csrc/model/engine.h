@@ -84,8 +84,9 @@ _Static_assert(sizeof(struct port) == 128, "two cache lines");
 
 enum flow_flag {
 	FLOW_STARTED = 1,
-	FLOW_RINGED = 2, /* in a ring, or its timer will put it there */
-	FLOW_DONE = 4,   /* all bytes are there */
+	FLOW_READY = 128, /* what it waited for has completed, and its lane has its turn */
+	FLOW_RINGED = 2,  /* in a ring, or its timer will put it there */
+	FLOW_DONE = 4,    /* all bytes are there */
 	FLOW_ACKED = 8,
 	FLOW_PULLING = 16, /* in the receiver's ring of pulls */
 	FLOW_SEEN = 32,    /* a packet reached the receiver */
@@ -164,6 +165,7 @@ struct nupa_model_packets {
 	struct nupa_model_times *times;
 	struct routes routes;
 	uint32_t *dependent_start, *dependent;
+	uint64_t *lane_free_ps;
 	uint64_t *seen; /* a bit for each packet of operations over lossy links */
 	uint32_t packets_used, packets_max, free; /* `packets_used` ever; `free` of these */
 	uint32_t endpoints, nodes, links, operations_count;
@@ -265,6 +267,7 @@ bool nupa_model_refused(char *error, const char *format, ...) __attribute__((for
 
 /* operation.c */
 void nupa_model_operation_released(struct nupa_model_packets *sim, uint32_t op);
+void nupa_model_operation_ready(struct nupa_model_packets *sim, uint32_t op);
 void nupa_model_operation_start(struct nupa_model_packets *sim, uint32_t op);
 void nupa_model_operation_done(struct nupa_model_packets *sim, uint32_t op);
 void nupa_model_operation_acked(struct nupa_model_packets *sim, uint32_t op);

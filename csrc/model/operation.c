@@ -2,15 +2,36 @@
  * Operations: released when all that they wait for has completed, started, done, acknowledged. */
 #include "model/engine.h"
 
-/* All that it waited for has completed. */
+/* All that it waited for has completed, or will at its ready_ps. */
 void nupa_model_operation_released(struct nupa_model_packets *sim, uint32_t op)
 {
 	const struct nupa_model_operation *operation = &sim->operations[op];
-	const uint64_t ready = sim->flows[op].ready_ps;
-	const uint64_t start = ready > operation->start_ps ? ready : operation->start_ps;
+	struct flow *flow = &sim->flows[op];
 
-	sim->times[op].start_ps = start;
-	put(sim, timer_of_flow(sim, op), start + operation->before_ps);
+	if (flow->ready_ps < operation->start_ps)
+		flow->ready_ps = operation->start_ps;
+	if (operation->lane && flow->ready_ps > sim->now_ps)
+		put(sim, timer_of_flow(sim, op), flow->ready_ps);
+	else
+		nupa_model_operation_ready(sim, op);
+}
+
+/* It takes its turn in its lane, which takes operations as they become ready. */
+void nupa_model_operation_ready(struct nupa_model_packets *sim, uint32_t op)
+{
+	const struct nupa_model_operation *operation = &sim->operations[op];
+	struct flow *flow = &sim->flows[op];
+
+	flow->flags |= FLOW_READY;
+	if (operation->lane) {
+		uint64_t *free_ps = &sim->lane_free_ps[operation->lane];
+
+		if (flow->ready_ps < *free_ps)
+			flow->ready_ps = *free_ps;
+		*free_ps = flow->ready_ps + operation->busy_ps;
+	}
+	sim->times[op].start_ps = flow->ready_ps;
+	put(sim, timer_of_flow(sim, op), flow->ready_ps + operation->before_ps);
 }
 
 static void release_dependents(struct nupa_model_packets *sim, uint32_t op, uint64_t time_ps,

@@ -84,9 +84,12 @@ struct nupa_model_graph {
 struct nupa_model_operation {
 	uint32_t rank, peer;
 	uint64_t bytes;
-	uint64_t start_ps;  /* not before this */
-	uint64_t before_ps; /* from its start until its first packet may leave */
-	uint64_t after_ps;  /* from its last packet's arrival until it has completed */
+	uint64_t start_ps;          /* not before this */
+	uint64_t before_ps;         /* from its start until its first packet may leave */
+	uint64_t after_ps;          /* from its last packet's arrival until it has completed */
+	uint64_t busy_ps;           /* from its start until its lane starts another */
+	uint64_t limit_bytes_per_s; /* of its packets at their sender; 0: none but the links' */
+	uint32_t lane; /* a thread, 1 to `operations`, which starts them in turn; 0: none */
 	uint32_t payload_bytes, header_bytes; /* of its packets; payload 0: the protocol's */
 	uint32_t read;    /* 1: a request travels to the peer, and the bytes travel back */
 	uint32_t entropy; /* PER_FLOW: 0: by the seed; else operations with one value share paths */

@@ -80,6 +80,7 @@ void nupa_model_packets_free(struct nupa_model_packets *sim)
 	free(sim->times);
 	free(sim->dependent_start);
 	free(sim->dependent);
+	free(sim->lane_free_ps);
 	free(sim->seen);
 	free(sim);
 }
@@ -93,10 +94,14 @@ static void timer_fires(struct nupa_model_packets *sim, uint32_t timer)
 		sim->ports[timer].armed = false;
 		nupa_model_port_kick(sim, timer);
 	} else if (timer < timeouts) {
-		if (sim->flows[timer - flows].flags & FLOW_STARTED)
+		const uint32_t flags = sim->flows[timer - flows].flags;
+
+		if (flags & FLOW_STARTED) /* its pace permits the next packet */
 			nupa_model_flow_join(sim, timer - flows);
-		else
+		else if (flags & FLOW_READY)
 			nupa_model_operation_start(sim, timer - flows);
+		else
+			nupa_model_operation_ready(sim, timer - flows);
 	} else if (timer < ends) {
 		nupa_model_flow_timeout(sim, timer - timeouts);
 	} else {

@@ -80,6 +80,17 @@ static uint16_t first_digits(struct nupa_model_packets *sim, struct flow *flow, 
 	return flow->digits;
 }
 
+/* An adapter, a thread or a stream is slower than its links. */
+static void limit_pace(struct nupa_model_packets *sim, uint32_t op, uint32_t bytes)
+{
+	struct flow *flow = &sim->flows[op];
+	const uint64_t next_ps =
+	    sim->now_ps + bytes * 1000000000000ull / sim->operations[op].limit_bytes_per_s;
+
+	if (flow->pace_ps < next_ps)
+		flow->pace_ps = next_ps;
+}
+
 /* After a packet: the flow waits for its pace, or its turn, or for a reply. */
 static void continue_flow(struct nupa_model_packets *sim, uint32_t op, uint32_t bytes)
 {
@@ -88,6 +99,8 @@ static void continue_flow(struct nupa_model_packets *sim, uint32_t op, uint32_t 
 
 	if (sim->protocols[flow->protocol].transport == NUPA_MODEL_DCQCN)
 		flow->pace_ps = sim->now_ps + nupa_model_dcqcn_interval_ps(sim, flow, bytes);
+	if (sim->operations[op].limit_bytes_per_s)
+		limit_pace(sim, op, bytes);
 	if (!may_send(sim, flow)) {
 		flow->flags &= (uint8_t)~FLOW_RINGED;
 	} else if (flow->pace_ps > sim->now_ps + serial_ps(port, bytes)) {

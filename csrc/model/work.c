@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOPS_MAX = 255 };
+enum { HOPS_MAX = 255, LIMIT_LEAST = 100000 /* bytes a second */ };
 #define TIME_MOST_PS (1ull << 60)
 #define PACKETS_MOST (UINT32_MAX - 1ull) /* of one operation */
 
@@ -19,8 +19,15 @@ static bool operation_check(const struct nupa_model_packets *sim,
 					  "operation %u: rank %u and peer %u of %u endpoints", at,
 					  operation->rank, operation->peer, sim->endpoints);
 	if (operation->start_ps > TIME_MOST_PS || operation->before_ps > TIME_MOST_PS ||
-	    operation->after_ps > TIME_MOST_PS)
+	    operation->after_ps > TIME_MOST_PS || operation->busy_ps > TIME_MOST_PS)
 		return nupa_model_refused(error, "operation %u: a time above 2^60 ps, 13 days", at);
+	if (operation->lane > work->operations)
+		return nupa_model_refused(error, "operation %u: lane %u of %u", at, operation->lane,
+					  work->operations);
+	if (operation->limit_bytes_per_s && operation->limit_bytes_per_s < LIMIT_LEAST)
+		return nupa_model_refused(error, "operation %u: a limit of %llu B/s: at least %u",
+					  at, (unsigned long long)operation->limit_bytes_per_s,
+					  LIMIT_LEAST);
 	if (work->after_start[at + 1] < work->after_start[at])
 		return nupa_model_refused(error, "operation %u: after_start falls", at);
 	for (uint32_t it = work->after_start[at]; it < work->after_start[at + 1]; it++)
@@ -167,7 +174,9 @@ bool nupa_model_work_copy(struct nupa_model_packets *sim, const struct nupa_mode
 	sim->operations = malloc(count * sizeof(*sim->operations));
 	sim->flows = calloc(count, sizeof(*sim->flows));
 	sim->times = calloc(count, sizeof(*sim->times));
-	if (!sim->operations || !sim->flows || !sim->times || !dependents_build(sim, work))
+	sim->lane_free_ps = calloc(count + 1ull, sizeof(*sim->lane_free_ps));
+	if (!sim->operations || !sim->flows || !sim->times || !sim->lane_free_ps ||
+	    !dependents_build(sim, work))
 		return nupa_model_refused(error, "no memory for %u operations", count);
 	memcpy(sim->operations, work->operation, count * sizeof(*sim->operations));
 	for (uint32_t at = 0; at < count; at++)

@@ -16,7 +16,7 @@ from nupa.model.network.graph import Graph
 
 PACKETS_MAX = 1 << 22  #: packets in flight, if nothing else is asked: 128 MiB when all are used
 SLICE_EVENTS = 1 << 20  #: between two looks at progress: about a tenth of a second
-_OPERATION = struct.Struct("=IIQQQQIIII")
+_OPERATION = struct.Struct("=IIQQQQQQIIIIII")
 _PS = 1e3  # picoseconds in a nanosecond
 
 
@@ -28,6 +28,8 @@ class Transfer(NamedTuple):
     first packet may leave, *after_ns* from its last packet until it has completed.  A computation
     has peer == rank and takes *before_ns*.  Operations with one *entropy* other than 0 share a path
     where a hash chooses it.  Packets have *payload_bytes* and *header_bytes*; 0: the protocol's.
+    Operations of one *lane* other than 0, a thread, start in turn, *busy_ns* after each other.
+    *limit_bytes_per_s* is the rate of an operation's packets; 0: that of the links.
     """
 
     rank: int
@@ -41,6 +43,9 @@ class Transfer(NamedTuple):
     entropy: int = 0
     payload_bytes: int = 0
     header_bytes: int = 0
+    busy_ns: float = 0.0
+    limit_bytes_per_s: float = 0.0
+    lane: int = 0
 
 
 class Times(NamedTuple):
@@ -252,12 +257,13 @@ def _work(
     starts = array("I", [0])
     after = array("I")
     for at, one in enumerate(transfers):
-        times = (round(ns * _PS) for ns in (one.start_ns, one.before_ns, one.after_ns))
+        times = (round(ns * _PS) for ns in (one.start_ns, one.before_ns, one.after_ns, one.busy_ns))
         try:
             _OPERATION.pack_into(
                 packed, at * _OPERATION.size,
                 one.rank, one.peer, one.bytes, *times,
-                one.payload_bytes, one.header_bytes, one.read, one.entropy,
+                round(one.limit_bytes_per_s), one.lane, one.payload_bytes, one.header_bytes,
+                one.read, one.entropy, 0,
             )  # fmt: skip
             after.extend(one.after)
         except (struct.error, OverflowError) as error:

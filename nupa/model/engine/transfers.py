@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 
 from nupa.model.answer.answer import Stage
-from nupa.model.engine.message import MEMORY, message
+from nupa.model.engine.message import MEMORY, message, wire_bytes
 from nupa.model.engine.packets import Run, Transfer
 from nupa.model.engine.protocol import Protocol, protocol_of
 from nupa.model.errors import ModelError
@@ -26,14 +26,19 @@ def transfers(network: Network, operations: Iterable[Operation]) -> Iterator[Tra
     ModelError: an operation of a switch, which this engine has not.
     """
     known: dict[tuple[int, str, int], Transfer] = {}
+    lanes: dict[tuple[int, int], int] = {}
     for index, one in enumerate(operations):
         if one.peer < 0:
             raise ModelError(
                 f"operation {index}: {one.operation}: the packet engine has no switches that "
                 "compute: take another engine, or an algorithm of hosts"
             )
+        lane = lanes.setdefault((one.rank, one.lane), len(lanes) + 1)
         if one.rank == one.peer:
-            yield Transfer(one.rank, one.peer, 0, one.after, before_ns=one.compute_ns)
+            took = one.compute_ns
+            yield Transfer(
+                one.rank, one.peer, 0, one.after, before_ns=took, busy_ns=took, lane=lane
+            )
             continue
         level = network.level_between(one.rank, one.peer)
         key = (level, one.operation, one.bytes)
@@ -45,12 +50,16 @@ def transfers(network: Network, operations: Iterable[Operation]) -> Iterator[Tra
             peer=one.peer,
             after=one.after,
             before_ns=made.before_ns + one.compute_ns,
+            busy_ns=made.busy_ns + one.compute_ns,
+            lane=lane,
         )
 
 
 def _transfer(path: Path, one: Operation) -> Transfer:
+    profile = path.profile
     stages = message(path, one.operation, one.bytes)
     payload, header = _packet(path, one)
+    rate = profile.get("flow_rate") * wire_bytes(profile, one.bytes, one.operation)
     return Transfer(
         one.rank,
         one.peer,
@@ -60,6 +69,8 @@ def _transfer(path: Path, one: Operation) -> Transfer:
         read=one.operation in ("read", "load", "atomic"),
         payload_bytes=payload,
         header_bytes=header,
+        busy_ns=1e9 / profile["message_rate"] if "message_rate" in profile.figures else 0.0,
+        limit_bytes_per_s=rate / max(1, one.bytes),
     )
 
 

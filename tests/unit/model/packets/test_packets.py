@@ -289,3 +289,30 @@ def test_random_graphs_run_with_each_protocol() -> None:
         ]
         for protocol in EACH.values():
             check_conservation(run(graph, work, protocols=protocol), work)
+
+
+def test_a_lane_starts_its_operations_in_turn() -> None:
+    graph = star(3, LinkKind("link", 100 * GBPS, 100))
+    work = [Transfer(0, 1 + at % 2, 64, busy_ns=400, lane=1 + at % 2) for at in range(10)]
+    work.append(Transfer(0, 0, 0, before_ns=1000, busy_ns=1000, lane=1))
+    work.append(Transfer(0, 1, 64, lane=1))
+    found = run(graph, work, protocols=CREDITS)
+    assert [found.times(at).start_ns for at in range(0, 10, 2)] == [0, 400, 800, 1200, 1600]
+    assert [found.times(at).start_ns for at in range(1, 10, 2)] == [0, 400, 800, 1200, 1600]
+    assert found.times(10) == (2000, 3000, 3000)
+    assert found.times(11).start_ns == 3000
+
+
+def test_an_operation_is_no_faster_than_its_own_limit() -> None:
+    graph = star(2, LinkKind("link", 100 * GBPS, 100))
+    for protocol in EACH.values():
+        work = [Transfer(0, 1, 4_000_000, limit_bytes_per_s=18.9 * GBPS)]
+        wire = 4_000_000 + -(-4_000_000 // 4096) * protocol.header_bytes
+        took = run(graph, work, protocols=protocol).time_ns
+        assert took == pytest.approx(wire / 18.9 / GBPS * 1e9, rel=0.01)
+
+
+@pytest.mark.parametrize("lane", [-1, 2, 1 << 32])
+def test_lanes_are_numbered_from_1(lane: int) -> None:
+    with pytest.raises(ModelError, match="lane 2 of 1|numbers are not negative"):
+        run(star(2, LinkKind("link", GBPS)), [Transfer(0, 1, 1, lane=lane)])
