@@ -50,7 +50,15 @@ struct packet {
 _Static_assert(sizeof(struct packet) == 32, "two in a cache line");
 
 struct queue {
-	uint32_t head, tail; /* packets, or flows */
+	uint32_t head, tail; /* packets, or flows, or virtual queues */
+};
+
+/* Packets from one input of a switch for one of its outputs, which takes from its inputs in turn.
+ */
+struct virtual_queue {
+	struct queue packets;
+	uint32_t next;    /* in the output's ring of those with packets */
+	uint32_t waiting; /* packets; if 0 the others mean nothing: the array is zeroed pages */
 };
 
 /* The sending side of a link, and the account of the buffer behind it. */
@@ -73,9 +81,15 @@ struct port {
 	struct queue ring; /* flows that may send, of an endpoint */
 	int32_t credit_bytes;
 	uint32_t input_bytes; /* PAUSE: of packets that came on this link and wait */
-	struct queue input;   /* input_queue: the packets behind the first */
-	bool pausing;         /* PAUSE: its source was told to pause */
-	bool input_busy;      /* input_queue: the first waits for its next link */
+	union {
+		struct queue input; /* input_queue: the packets behind the first */
+		struct {
+			uint32_t virtuals; /* as an output: its first virtual queue; or NONE */
+			uint32_t place;    /* as an input: the number of its virtual queue there */
+		};
+	};
+	bool pausing;    /* PAUSE: its source was told to pause */
+	bool input_busy; /* input_queue: the first waits for its next link */
 	uint32_t queue_most;
 	uint64_t bytes;
 	uint32_t ecn_low_bytes, packets, dropped, trimmed, marked, pauses;
@@ -159,6 +173,7 @@ struct nupa_model_packets {
 	struct port *ports;
 	struct flow *flows;
 	struct endpoint *ends;
+	struct virtual_queue *virtuals;
 	struct timer *timers; /* ports, flows' starts and pace, flows' timeouts, endpoints */
 	struct nupa_model_protocol *protocols;
 	struct nupa_model_operation *operations;
@@ -202,6 +217,11 @@ static inline void put(struct nupa_model_packets *sim, uint32_t id, uint64_t tim
 static inline uint64_t serial_ps(const struct port *port, uint32_t bytes)
 {
 	return (bytes * port->byte_ps20 + (1u << 20) - 1) >> 20;
+}
+
+static inline bool nupa_model_has_virtuals(const struct port *port)
+{
+	return port->flow_control == NUPA_MODEL_CREDITS && !port->input_queue;
 }
 
 /* NUPA_MODEL_NONE: `failed` says why. */
@@ -296,6 +316,7 @@ void nupa_model_receiver_data(struct nupa_model_packets *sim, uint32_t id);
 void nupa_model_pull_timer(struct nupa_model_packets *sim, uint32_t end);
 
 /* port.c, switch.c */
+void nupa_model_virtual_append(struct nupa_model_packets *sim, struct port *port, uint32_t index);
 void nupa_model_port_kick(struct nupa_model_packets *sim, uint32_t index);
 void nupa_model_port_release(struct nupa_model_packets *sim, uint32_t index, uint32_t bytes,
 			     uint64_t in_ps);

@@ -11,6 +11,7 @@
 #define LATENCY_MOST_PS 10000000000000ull
 #define PS_PER_S 1e12
 #define BUFFER_MOST INT32_MAX
+#define VIRTUALS_MAX (1ull << 28)
 enum { PACKET_MOST = UINT16_MAX, KINDS_MAX = UINT16_MAX, PROTOCOLS_MAX = UINT8_MAX };
 
 bool nupa_model_refused(char *error, const char *format, ...)
@@ -139,7 +140,6 @@ static void port_init(struct port *port, const struct nupa_model_graph *graph, u
 		.priority = empty,
 		.data = empty,
 		.ring = empty,
-		.input = empty,
 		.source = graph->source[index],
 		.target = graph->target[index],
 		.protocol = (uint8_t)kind->protocol,
@@ -149,6 +149,8 @@ static void port_init(struct port *port, const struct nupa_model_graph *graph, u
 		.buffer_bytes = buffer > BUFFER_MOST ? BUFFER_MOST : (uint32_t)buffer,
 		.ecn_low_bytes = UINT32_MAX,
 	};
+	if (port->input_queue)
+		port->input = empty;
 	/* Pulls see to the last link themselves: a mark there says nothing of paths. */
 	if (protocol->ecn_low_bytes && (port->to_switch || protocol->transport != NUPA_MODEL_PULL))
 		port->ecn_low_bytes = protocol->ecn_low_bytes;
@@ -193,6 +195,39 @@ static bool ports_finish(struct nupa_model_packets *sim, const struct nupa_model
 	return true;
 }
 
+/* A virtual queue for each pair of an input and an output of a switch. */
+static bool virtuals_init(struct nupa_model_packets *sim, char *error)
+{
+	uint32_t *inputs = calloc(sim->nodes, sizeof(*inputs));
+	uint64_t count = 0;
+
+	if (!inputs)
+		return nupa_model_refused(error, "no memory for %u nodes", sim->nodes);
+	for (uint32_t at = 0; at < sim->links; at++)
+		if (nupa_model_has_virtuals(&sim->ports[at]))
+			sim->ports[at].place = inputs[sim->ports[at].target]++;
+	for (uint32_t at = 0; at < sim->links; at++) {
+		struct port *port = &sim->ports[at];
+
+		if (!nupa_model_has_virtuals(port) || port->source < sim->endpoints)
+			continue;
+		port->virtuals = (uint32_t)count;
+		count += inputs[port->source];
+	}
+	free(inputs);
+	if (count > VIRTUALS_MAX)
+		return nupa_model_refused(error,
+					  "%llu pairs of an input and an output of a switch: "
+					  "%llu at most",
+					  (unsigned long long)count,
+					  (unsigned long long)VIRTUALS_MAX);
+	sim->virtuals = calloc(count + 1, sizeof(*sim->virtuals));
+	if (!sim->virtuals)
+		return nupa_model_refused(error, "no memory for %llu virtual queues",
+					  (unsigned long long)count);
+	return true;
+}
+
 static void ends_init(struct nupa_model_packets *sim, const struct nupa_model_graph *graph)
 {
 	for (uint32_t at = 0; at < sim->endpoints; at++)
@@ -234,5 +269,6 @@ bool nupa_model_graph_copy(struct nupa_model_packets *sim, const struct nupa_mod
 	for (uint32_t at = 0; at < sim->links; at++)
 		port_init(&sim->ports[at], graph, at);
 	ends_init(sim, graph);
-	return ports_finish(sim, graph, error) && nupa_model_routes_build(sim, graph, error);
+	return ports_finish(sim, graph, error) && virtuals_init(sim, error) &&
+	       nupa_model_routes_build(sim, graph, error);
 }

@@ -2,6 +2,17 @@
  * Sending on links: what may go next, and the accounts of buffers. */
 #include "model/switch.h"
 
+/* To the end of the ring of an output. */
+void nupa_model_virtual_append(struct nupa_model_packets *sim, struct port *port, uint32_t index)
+{
+	sim->virtuals[index].next = NUPA_MODEL_NONE;
+	if (port->ring.head == NUPA_MODEL_NONE)
+		port->ring.head = index;
+	else
+		sim->virtuals[port->ring.tail].next = index;
+	port->ring.tail = index;
+}
+
 /* What a packet takes of a link's credits. */
 static int32_t credits_of(const struct nupa_model_packets *sim, const struct port *port,
 			  uint32_t bytes)
@@ -100,6 +111,31 @@ static void transmit(struct nupa_model_packets *sim, uint32_t index, struct port
 	}
 }
 
+static bool has_credits(const struct nupa_model_packets *sim, const struct port *port,
+			uint32_t bytes)
+{
+	return port->flow_control != NUPA_MODEL_CREDITS ||
+	       port->credit_bytes >= credits_of(sim, port, bytes);
+}
+
+/* From the virtual queue whose turn it is, which goes to the end of the ring. */
+static uint32_t next_virtual(struct nupa_model_packets *sim, struct port *port)
+{
+	const uint32_t index = port->ring.head;
+	struct virtual_queue *queue = &sim->virtuals[index];
+	const uint32_t bytes = sim->packets[queue->packets.head].bytes;
+	uint32_t id;
+
+	if (!has_credits(sim, port, bytes))
+		return NUPA_MODEL_NONE;
+	port->queue_bytes -= bytes;
+	id = take(sim, &queue->packets);
+	port->ring.head = queue->next;
+	if (--queue->waiting)
+		nupa_model_virtual_append(sim, port, index);
+	return id;
+}
+
 /* The packet that goes next, out of its queue; or none. */
 static uint32_t next_packet(struct nupa_model_packets *sim, uint32_t index, struct port *port)
 {
@@ -110,16 +146,16 @@ static uint32_t next_packet(struct nupa_model_packets *sim, uint32_t index, stru
 	if (port->data.head != NUPA_MODEL_NONE) {
 		const uint32_t bytes = sim->packets[port->data.head].bytes;
 
-		if (port->flow_control == NUPA_MODEL_CREDITS &&
-		    port->credit_bytes < credits_of(sim, port, bytes))
+		if (!has_credits(sim, port, bytes))
 			return NUPA_MODEL_NONE;
 		port->queue_bytes -= bytes;
 		return take(sim, &port->data);
 	}
 	if (port->ring.head == NUPA_MODEL_NONE)
 		return NUPA_MODEL_NONE;
-	if (port->flow_control == NUPA_MODEL_CREDITS &&
-	    port->credit_bytes < credits_of(sim, port, sim->flows[port->ring.head].full_bytes))
+	if (port->source >= sim->endpoints)
+		return next_virtual(sim, port);
+	if (!has_credits(sim, port, sim->flows[port->ring.head].full_bytes))
 		return NUPA_MODEL_NONE;
 	return nupa_model_flow_packet(sim, index);
 }

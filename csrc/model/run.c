@@ -74,6 +74,7 @@ void nupa_model_packets_free(struct nupa_model_packets *sim)
 	free(sim->ports);
 	free(sim->flows);
 	free(sim->ends);
+	free(sim->virtuals);
 	free(sim->timers);
 	free(sim->protocols);
 	free(sim->operations);

@@ -106,6 +106,27 @@ static void trim(struct nupa_model_packets *sim, struct port *port, uint32_t id)
 	append(sim, &port->priority, id);
 }
 
+/* In the virtual queue of its input, or behind all others. */
+static void wait(struct nupa_model_packets *sim, struct port *port, uint32_t id)
+{
+	const struct packet *packet = &sim->packets[id];
+	const struct port *in = &sim->ports[packet->link];
+	struct virtual_queue *queue;
+	uint32_t index;
+
+	if (!nupa_model_has_virtuals(in) || !nupa_model_has_virtuals(port)) {
+		append(sim, &port->data, id);
+		return;
+	}
+	index = port->virtuals + in->place;
+	queue = &sim->virtuals[index];
+	if (!queue->waiting++) {
+		queue->packets.head = NUPA_MODEL_NONE;
+		nupa_model_virtual_append(sim, port, index);
+	}
+	append(sim, &queue->packets, id);
+}
+
 /* Step 4: a packet waits for a link, or goes at once, or the link's buffer is full. */
 void nupa_model_switch_enqueue(struct nupa_model_packets *sim, uint32_t index, uint32_t id)
 {
@@ -121,7 +142,7 @@ void nupa_model_switch_enqueue(struct nupa_model_packets *sim, uint32_t index, u
 		trim(sim, port, id);
 	} else {
 		port->queue_bytes = queue_bytes;
-		append(sim, &port->data, id);
+		wait(sim, port, id);
 		if (queue_bytes > port->queue_most)
 			port->queue_most = queue_bytes;
 	}
