@@ -33,9 +33,10 @@ enum packet_type {
 enum {
 	FLAG_MARKED = 1,
 	FLAG_TRIMMED = 2,
-	FLAG_HELD = 4,   /* whole, and in the account of `link` */
-	FLAG_LAST = 4,   /* trimmed, before its last link */
-	FLAG_PULLED = 8, /* beyond the first window */
+	FLAG_HELD = 4,    /* whole, and in the account of `link` */
+	FLAG_LAST = 4,    /* trimmed, before its last link */
+	FLAG_PULLED = 8,  /* PULL: beyond the first window */
+	FLAG_COUNTED = 8, /* CREDITS: in held_bytes of its first virtual queue */
 };
 
 struct packet {
@@ -57,8 +58,10 @@ struct queue {
  */
 struct virtual_queue {
 	struct queue packets;
-	uint32_t next;    /* in the output's ring of those with packets */
-	uint32_t waiting; /* packets; if 0 the others mean nothing: the array is zeroed pages */
+	uint32_t next;      /* in the output's ring of those with packets */
+	uint32_t waiting;   /* packets; if 0 `packets` means nothing: the array is zeroed pages */
+	int32_t held_bytes; /* of an endpoint's link: credits of packets on their way to it, and in
+			       it */
 };
 
 /* The sending side of a link, and the account of the buffer behind it. */
@@ -113,10 +116,11 @@ struct flow {
 	uint32_t total;            /* packets */
 	uint32_t sent;             /* packets sent once */
 	uint32_t acked;
-	uint32_t window;                 /* packets that may leave now; UINT32_MAX: unlimited */
-	struct queue again;              /* NACKs that wait to be answered by the packet */
-	uint32_t next;                   /* in a ring */
-	uint32_t port;                   /* its ring */
+	uint32_t window;    /* packets that may leave now; UINT32_MAX: unlimited */
+	struct queue again; /* NACKs that wait to be answered by the packet */
+	uint32_t next;      /* in a ring */
+	uint32_t port;      /* its ring */
+	uint32_t virtuals;  /* CREDITS: the queue that all its packets meet first; or NONE */
 	uint16_t full_bytes, last_bytes; /* of a packet, and of the last one, on the wire */
 	uint8_t protocol, flags;
 	uint8_t idle;  /* timeouts without a reply */

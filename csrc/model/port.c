@@ -2,6 +2,8 @@
  * Sending on links: what may go next, and the accounts of buffers. */
 #include "model/switch.h"
 
+enum { FLOWS_TRIED = 16 };
+
 /* To the end of the ring of an output. */
 void nupa_model_virtual_append(struct nupa_model_packets *sim, struct port *port, uint32_t index)
 {
@@ -84,6 +86,24 @@ static bool marks(struct nupa_model_packets *sim, const struct port *port)
 	       (over * protocol->ecn_per_mille) << 32;
 }
 
+/* The account of what an endpoint's link has for one output of its switch. */
+static void count_held(struct nupa_model_packets *sim, const struct port *port,
+		       struct packet *packet, bool held)
+{
+	if (!(packet->flags & FLAG_COUNTED) || port->flow_control != NUPA_MODEL_CREDITS)
+		return;
+	if (held) {
+		const struct port *from = &sim->ports[packet->link];
+
+		sim->virtuals[port->virtuals + from->place].held_bytes -=
+		    credits_of(sim, from, packet->bytes);
+		packet->flags &= (uint8_t)~FLAG_COUNTED & 15;
+	} else {
+		sim->virtuals[sim->flows[packet->flow].virtuals].held_bytes +=
+		    credits_of(sim, port, packet->bytes);
+	}
+}
+
 /* Step 2. */
 static void transmit(struct nupa_model_packets *sim, uint32_t index, struct port *port, uint32_t id)
 {
@@ -99,6 +119,7 @@ static void transmit(struct nupa_model_packets *sim, uint32_t index, struct port
 		}
 		if (port->flow_control == NUPA_MODEL_CREDITS)
 			port->credit_bytes -= credits_of(sim, port, bytes);
+		count_held(sim, port, packet, held);
 	}
 	port->bytes += bytes;
 	port->packets++;
@@ -136,6 +157,25 @@ static uint32_t next_virtual(struct nupa_model_packets *sim, struct port *port)
 	return id;
 }
 
+/* The first flow whose virtual queue holds less than what is left of the credits (Choudhury and
+ * Hahne's dynamic threshold): a slow output takes no other's credits, except for a part. */
+static uint32_t next_of_flows(struct nupa_model_packets *sim, uint32_t index, struct port *port)
+{
+	for (uint32_t tried = 0; tried < FLOWS_TRIED; tried++) {
+		const uint32_t op = port->ring.head;
+		const struct flow *flow = &sim->flows[op];
+
+		if (!has_credits(sim, port, flow->full_bytes))
+			return NUPA_MODEL_NONE;
+		if (port->flow_control != NUPA_MODEL_CREDITS || flow->virtuals == NUPA_MODEL_NONE ||
+		    sim->virtuals[flow->virtuals].held_bytes < port->credit_bytes)
+			return nupa_model_flow_packet(sim, index);
+		port->ring.head = flow->next;
+		ring_append(sim, &port->ring, op);
+	}
+	return NUPA_MODEL_NONE;
+}
+
 /* The packet that goes next, out of its queue; or none. */
 static uint32_t next_packet(struct nupa_model_packets *sim, uint32_t index, struct port *port)
 {
@@ -155,9 +195,7 @@ static uint32_t next_packet(struct nupa_model_packets *sim, uint32_t index, stru
 		return NUPA_MODEL_NONE;
 	if (port->source >= sim->endpoints)
 		return next_virtual(sim, port);
-	if (!has_credits(sim, port, sim->flows[port->ring.head].full_bytes))
-		return NUPA_MODEL_NONE;
-	return nupa_model_flow_packet(sim, index);
+	return next_of_flows(sim, index, port);
 }
 
 /* Sends a packet if the link is free and one may go; arms the timer if there is more (I3). */

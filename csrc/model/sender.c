@@ -145,7 +145,10 @@ uint32_t nupa_model_flow_packet(struct nupa_model_packets *sim, uint32_t port_in
 	packet->flow = op & (OPERATIONS_MAX - 1);
 	packet->seq = seq;
 	packet->type = PACKET_DATA;
-	packet->flags = resent || seq >= protocol->window_packets ? FLAG_PULLED : 0;
+	if (protocol->transport == NUPA_MODEL_PULL)
+		packet->flags = resent || seq >= protocol->window_packets ? FLAG_PULLED : 0;
+	else
+		packet->flags = flow->virtuals != NUPA_MODEL_NONE ? FLAG_COUNTED : 0;
 	packet->to = flow->receiver & (NODES_MAX - 1);
 	packet->link = NO_LINK;
 	packet->bytes = seq + 1 == flow->total ? flow->last_bytes : flow->full_bytes;

@@ -74,6 +74,27 @@ static uint32_t links_from(const struct nupa_model_packets *sim, uint32_t from, 
 	return count < UINT8_MAX ? count : UINT8_MAX;
 }
 
+/* The virtual queue that all packets of a flow meet first, if there is one. */
+static uint32_t first_virtual(const struct nupa_model_packets *sim, const struct flow *flow)
+{
+	const struct routes *routes = &sim->routes;
+	const struct port *in = &sim->ports[flow->port], *out;
+	const uint32_t first = routes->down_start[flow->receiver];
+	uint32_t entry, count;
+
+	if (flow->ports != 1 || in->target == flow->receiver || !nupa_model_has_virtuals(in) ||
+	    sim->protocols[in->protocol].transport == NUPA_MODEL_PULL)
+		return NUPA_MODEL_NONE;
+	entry =
+	    routes->row[(uint64_t)in->target * routes->classes + routes->class_of[flow->receiver]];
+	count = entry == ROUTE_DIRECT ? routes->down_start[flow->receiver + 1] - first
+				      : routes->sets[entry];
+	if (count != 1)
+		return NUPA_MODEL_NONE;
+	out = &sim->ports[entry == ROUTE_DIRECT ? routes->down[first] : routes->sets[entry + 1]];
+	return nupa_model_has_virtuals(out) ? out->virtuals + in->place : NUPA_MODEL_NONE;
+}
+
 static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *seen_words,
 		      char *error)
 {
@@ -109,6 +130,7 @@ static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *see
 		    "operation %u: packets of %llu bytes: its protocol has %u + %u "
 		    "at most",
 		    at, (unsigned long long)full, protocol->payload_bytes, protocol->header_bytes);
+	flow->virtuals = first_virtual(sim, flow);
 	packets = operation->bytes ? (operation->bytes - 1) / payload + 1 : 1;
 	if (packets > PACKETS_MOST)
 		return nupa_model_refused(error,

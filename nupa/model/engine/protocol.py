@@ -81,12 +81,13 @@ class Protocol:
 
         The measure is what the link carries in a round trip.  Queues of it trim, and queues of five
         drop; marks begin at a fifth of it and are certain at four fifths; the first window is one
-        and a half (uet-htsim's defaults).  Credits cover the link's own round trip twice, since
-        packets fill units in part.  Pauses begin at the measure; that much again is the headroom.
+        and a half (uet-htsim's defaults).  Credits cover the link's own round trip four
+        times: one queue has half of them, and packets fill units in part.  Pauses begin at the
+        measure; the headroom is that much again.
         """
         packet = self.packet_bytes
         bdp = max(4, ceil(round_trip_ns * 1e-9 * kind.rate_bytes_per_s / packet))
-        own = ceil(4e-9 * kind.latency_ns * kind.rate_bytes_per_s / packet) + 8
+        own = ceil(8e-9 * kind.latency_ns * kind.rate_bytes_per_s / packet) + 16
         in_credits = -(-packet // self.credit_bytes) * self.credit_bytes
         marks = self.transport in ("dcqcn", "pull")
         given: dict[str, Any] = {
