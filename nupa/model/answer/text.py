@@ -48,7 +48,7 @@ def text(answers: Sequence[Answer]) -> str:
 
 
 def columns(answers: Sequence[Answer]) -> Iterator[str]:
-    """Yields the table: perftest's, nccl-tests', or a plain one."""
+    """Yields the table: perftest's, nccl-tests', fio's numbers, or a plain one."""
     form = answers[0].form
     if form == "latency":
         yield " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]"
@@ -58,6 +58,9 @@ def columns(answers: Sequence[Answer]) -> Iterator[str]:
         yield from (_bandwidth(each) for each in answers)
     elif form == "collective":
         yield from _collectives(answers)
+    elif form == "blocks":
+        yield f"{'#bs':>10}  {'IOPS':>12}  {'BW[MB/sec]':>12}  {'lat[usec]':>12}  work"
+        yield from (_blocks(each) for each in answers)
     else:
         yield f"{'#bytes':>14}  {'time[usec]':>14}  {'min[usec]':>14}  {'max[usec]':>14}  work"
         for each in answers:
@@ -75,6 +78,15 @@ def _bandwidth(one: Answer) -> str:
     return (
         f" {one.bytes // one.messages:<10d} {one.messages:<14d} {one.bytes / best / _MIB:<18.2f} "
         f"{one.bytes / seconds / _MIB:<20.2f} {one.messages / seconds / 1e6:<.6f}"
+    )
+
+
+def _blocks(one: Answer) -> str:
+    iops = one.messages / one.time_ns * 1e9
+    rate = one.algbw_bytes_per_s / 1e6
+    return (
+        f"{one.bytes // one.messages:10d}  {iops:12.0f}  {rate:12.1f}  {one.time_ns / 1e3:12.2f}  "
+        f"{one.work}"
     )
 
 

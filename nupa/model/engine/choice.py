@@ -9,7 +9,7 @@ from math import ceil
 from typing import Literal, NamedTuple, get_args
 
 from nupa.model.answer.answer import LinkLoad, Span, Stage
-from nupa.model.engine.composed import cycle_stages, parts_stages
+from nupa.model.engine.composed import Cost, cycle_energy_pj, cycle_stages, parts_stages
 from nupa.model.engine.flows import flows
 from nupa.model.engine.fluid import fluid
 from nupa.model.engine.loads import energy_pj
@@ -90,13 +90,15 @@ def _composed(asked: Question) -> Found:
     plan = asked.plan
     if plan.cycle is not None:
         why = f"{plan.cycle.streams} queues of {plan.cycle.depth} circulate"
-        return Found("stages", why, cycle_stages(plan.cycle), (), 0.0)
+        energy = cycle_energy_pj(plan.cycle)
+        return Found("stages", why, cycle_stages(plan.cycle), (), energy)
 
-    def timed(network: Network, part: Plan) -> float:
-        return _planned(replace(asked, network=network, plan=part), "auto").time_ns
+    def timed(network: Network, part: Plan) -> Cost:
+        found = _planned(replace(asked, network=network, plan=part), "auto")
+        return Cost(found.time_ns, found.energy_pj)
 
-    found = parts_stages(plan, timed)
-    return Found("stages", "each part is run by the engine that fits", found, (), 0.0)
+    found, energy = parts_stages(plan, timed)
+    return Found("stages", "each part is run by the engine that fits", found, (), energy)
 
 
 def _planned(asked: Question, engine: Engine) -> Found:

@@ -12,13 +12,23 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nupa.model.answer.answer import Stage
-from nupa.model.engine.message import message, serialisation_ns
+from nupa.model.engine.message import message, serialisation_ns, wire_bytes
+from nupa.model.network.energy import BITS, path_energy
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Cycle, Part, Plan, Station
+from nupa.model.work.phase import Cycle, Plan, Station
 
 _HALVINGS = 200
-#: Returns the time of a plan on a network.
-Timer = Callable[[Network, Plan], float]
+
+
+class Cost(NamedTuple):
+    """What a plan takes on a network."""
+
+    ns: float
+    energy_pj: float = 0.0
+
+
+#: Returns what a plan takes on a network.
+Timer = Callable[[Network, Plan], Cost]
 
 
 class Demand(NamedTuple):
@@ -105,20 +115,31 @@ def cycle_stages(cycle: Cycle) -> tuple[Stage, ...]:
     return tuple(Stage(name, ns * cycle.loops) for name, ns in total.items())
 
 
-def part_ns(part: Part, timer: Timer) -> float:
-    """Returns what is visible of a part: all its times, less what a computation hides."""
-    once = part.ns
-    if part.plan is not None and part.network is not None:
-        once += timer(part.network, part.plan)
-    return max(0.0, once * part.times - part.hidden_ns)
+def cycle_energy_pj(cycle: Cycle) -> float:
+    """Returns the energy of all messages of all requests, on their way."""
+    total = 0.0
+    for sent in cycle.sent:
+        path = cycle.network.level_path(sent.phase.level)
+        size = wire_bytes(path.profile, sent.phase.bytes, sent.phase.operation)
+        total += size * BITS * path_energy(path).total * sent.share * sent.count
+    return total * cycle.streams * cycle.depth * cycle.loops
 
 
-def parts_stages(plan: Plan, timer: Timer) -> tuple[Stage, ...]:
-    """Returns a stage for each part, and the bubble of the pipeline."""
-    found = [Stage(part.name, part_ns(part, timer)) for part in plan.parts]
-    piped = sum(stage.ns for stage, part in zip(found, plan.parts, strict=True) if part.piped)
-    found.append(Stage("pipeline bubble", plan.bubble * piped))
-    total: dict[str, float] = {}
-    for stage in found:
-        total[stage.name] = total.get(stage.name, 0.0) + stage.ns
-    return tuple(Stage(name, ns) for name, ns in total.items() if ns)
+def parts_stages(plan: Plan, timer: Timer) -> tuple[tuple[Stage, ...], float]:
+    """Returns a stage for each part and for the pipeline's bubble, and the energy in pJ.
+
+    A part's time is what is left of it beside the computation that hides it.  All groups of ranks
+    have the energy of the part's group.
+    """
+    found: dict[str, float] = {}
+    piped = energy = 0.0
+    for part in plan.parts:
+        cost = Cost(0.0)
+        if part.plan is not None and part.network is not None:
+            cost = timer(part.network, part.plan)
+            energy += cost.energy_pj * part.times * plan.ranks / part.network.endpoints
+        ns = max(0.0, (part.ns + cost.ns) * part.times - part.hidden_ns)
+        piped += ns if part.piped else 0.0
+        found[part.name] = found.get(part.name, 0.0) + ns
+    found["pipeline bubble"] = plan.bubble * piped
+    return tuple(Stage(name, ns) for name, ns in found.items() if ns), energy

@@ -18,6 +18,13 @@ def _warnings(network: Network, plan: Plan) -> Iterator[str]:
     yield from network.notes
     yield from plan.warnings
     levels = {phase.level: phase for phase in plan.phases}
+    for part in plan.parts:
+        if part.plan is not None and part.network is not None:
+            yield from _warnings(replace(part.network, notes=()), part.plan)
+    for cycle, sent in ((plan.cycle, sent) for sent in plan.cycle.sent) if plan.cycle else ():
+        profile = cycle.network.levels[sent.phase.level].profile
+        for warning in profile.envelope.outside(sent.phase.operation, sent.phase.bytes, 2):
+            yield f"{profile.name}: {warning}"
     for level, phase in levels.items():
         profile = network.levels[level].profile
         size = phase.bytes if plan.form == "time" else plan.bytes // plan.messages

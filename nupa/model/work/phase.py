@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from nupa.model.network.network import Network
 
-#: perftest's columns of its two kinds, nccl-tests' columns, or a time alone.
-Form = Literal["latency", "bandwidth", "collective", "time"]
+#: perftest's columns of its two kinds, nccl-tests' columns, fio's numbers, or a time alone.
+Form = Literal["latency", "bandwidth", "collective", "blocks", "time"]
 Pattern = Literal["one", "ring", "pairs", "tree", "all-to-all", "in-network"]
 
 
@@ -113,10 +113,14 @@ class Station(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A message of a request, which the request waits for; *share* of the requests have it."""
+    """A message of a request, which the request waits for; *share* of the requests have it.
+
+    A request has *count* of them in all: those beyond the phase's steps pass beside.
+    """
 
     phase: Phase
     share: float = 1.0
+    count: int = 1
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,8 @@ class Storage:
             f"{self.outstanding} blocks circulate",
             self.bs * self.outstanding * self.loops,
             made.endpoints,
+            form="blocks",
+            messages=self.outstanding * self.loops,
             cycle=made.cycle(),
         )
 
@@ -286,7 +288,11 @@ class _Requests:
 
     def cycle(self) -> Cycle:
         sent = tuple(
-            Sent(Phase(name, operation, self.level, size, steps=self.rounds), share)
+            Sent(
+                Phase(name, operation, self.level, size, steps=self.rounds),
+                share,
+                self.work.pieces,
+            )
             for name, operation, size, share in self._messages()
         )
         return Cycle(

@@ -14,6 +14,7 @@ from nupa.model.engine.composed import Demand, waits
 from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Level, Network
+from nupa.model.network.path import Link
 from nupa.model.network.text import parse
 from nupa.model.profile.profile import load
 from nupa.model.work.storage import Storage, Transport
@@ -190,6 +191,18 @@ def test_a_saturated_port_is_the_rate_of_large_reads() -> None:
     answer = predict(work, _pair("roce-100", 5))
     payload = 100e9 / 8 * 4096 / (4096 + 82) * 0.995  # RoCE's headers, and the profile's efficiency
     assert answer.algbw_bytes_per_s == pytest.approx(payload, rel=0.02)
+
+
+def test_energy_is_that_of_the_messages_bits() -> None:
+    link = Link(load("lpo"), 50.0)
+    network = Network("lpo", (Level("leaf", 2, load("roce-400"), 1, link),))
+    reads = Storage(1 << 20, "read", 4)
+    answer = predict(reads, network)
+    bits = 4 * 8 * (1 << 20) * (4096 + 82) / 4096
+    profile, medium = load("roce-400"), load("lpo")["energy"]
+    adapters = 2 * profile.get("adapter_energy") + profile.get("switch_energy")
+    assert answer.energy_pj == pytest.approx(bits * (2 * medium + adapters), rel=0.01)
+    assert answer.messages / answer.time_ns == pytest.approx(4 / answer.time_ns)
 
 
 def test_stripes_make_one_large_read_faster() -> None:

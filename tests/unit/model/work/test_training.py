@@ -15,6 +15,7 @@ from nupa.model.errors import ModelError
 from nupa.model.network.generators import fat_tree, hpn_upn, rail
 from nupa.model.network.group import group
 from nupa.model.network.network import Level, Network
+from nupa.model.network.path import Link
 from nupa.model.profile.profile import load
 from nupa.model.work.training.dispatch import Dispatch
 from nupa.model.work.training.inference import Inference
@@ -174,6 +175,25 @@ def test_100000_gpus_on_two_networks_are_faster_than_on_one_flat_network() -> No
         for tp in (64, 8)
     )
     assert wide > 2 * narrow
+
+
+def test_energy_is_that_of_all_groups_and_differs_by_medium() -> None:
+    gpus, bits = 16, 8
+    work = Dispatch(1024, 4096, 64, 4)
+    found = {}
+    for medium in ("fro", "lpo"):
+        link = Link(load(medium), 50.0)
+        network = Network(medium, (Level("leaf", gpus, load("roce-400"), 1, link),))
+        found[medium] = predict(work, network)
+    assert found["fro"].energy_pj is not None
+    assert found["lpo"].energy_pj is not None
+    # Each byte with its headers passes two cables; only the media differ.
+    wire = gpus * sum(work.sent_bytes(gpus)) * (4096 + 82) / 4096
+    per_bit = 2 * (load("fro")["energy"] - load("lpo")["energy"])
+    difference = found["fro"].energy_pj - found["lpo"].energy_pj
+    assert difference == pytest.approx(wire * bits * per_bit, rel=0.02)
+    # A half of the power, and hardly any time.
+    assert found["lpo"].time_ns == pytest.approx(found["fro"].time_ns, rel=0.01)
 
 
 def test_the_volume_of_a_dispatch_is_that_of_random_routing() -> None:
