@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from math import ceil
 
 from nupa.model.errors import ModelError
@@ -12,6 +13,7 @@ from nupa.model.network.network import Network
 from nupa.model.profile.profile import Profile
 from nupa.model.work.phase import Operation, Part, Plan
 from nupa.model.work.training.layout import Layout, collectives, moved_bytes, processor
+from nupa.model.work.training.schedule import Pass, Schedule
 from nupa.model.work.training.transformer import Transformer
 
 _WORD = 2  # bytes of an activation, a weight or a gradient: BF16
@@ -120,20 +122,37 @@ class Training:
             bubble=bubble / self.micro_batches,
         )
 
+    @property
+    def _passes(self) -> int:
+        """Returns a micro-batch's forward passes, of which a backward pass takes two."""
+        return 4 if self.recompute else 3
+
+    def _tokens_ns(self, chip: Profile) -> float:
+        """Returns the time of one operation for each token of a micro-batch, forward."""
+        return self.micro_batch * self.model.sequence / self.layout.tp / self._rate(chip) * 1e9
+
     def _computation_ns(self, chip: Profile) -> float:
-        """Returns the time of a micro-batch on the slowest stage, forward and backward."""
-        model, at = self.model, self.layout
-        tokens = self.micro_batch * model.sequence
+        """Returns the time of a micro-batch in the layers of a stage, forward and backward."""
+        model = self.model
         flops = self.stage_layers * model.layer_flops(model.sequence / 2)
-        if not model.layers % at.pp:  # else a stage with fewer layers has the output matrix
-            flops += model.head_flops
-        passes = 4 if self.recompute else 3
-        return passes * tokens * flops / at.tp / (chip["flops"] * chip["flops_share"]) * 1e9
+        return self._passes * flops * self._tokens_ns(chip)
+
+    def _head_ns(self, chip: Profile) -> float:
+        """Returns the time of a micro-batch in the output matrix, of the last stage.
+
+        A last stage that has fewer layers than others has the time for it.
+        """
+        model = self.model
+        spare = self.stage_layers * self.layout.pp - model.layers
+        flops = model.head_flops - spare * model.layer_flops(model.sequence / 2)
+        return max(0.0, 3 * flops * self._tokens_ns(chip))
 
     def _micro_batch(self, network: Network, chip: Profile) -> Iterator[Part]:
         """Yields what each micro-batch takes of the slowest stage."""
         model, at, count = self.model, self.layout, self.micro_batches
         yield Part("computation", self._computation_ns(chip), times=count, piped=True)
+        # Micro-batches wait for the last stage, but each fills the others in the layers' time.
+        yield Part("computation", self._head_ns(chip), times=count)
         size = self.micro_batch * model.sequence * model.hidden * _WORD
         passes = 3 if self.recompute else 2
         exchange = ("all-gather", "reduce-scatter") if self.sequence_parallel else ("all-reduce",)
@@ -158,7 +177,7 @@ class Training:
         """Yields the exchange of gradients, behind the last backward pass, and the optimizer."""
         at = self.layout
         dense, experts = self._rank_params
-        backward = self._computation_ns(chip) * 2 / (4 if self.recompute else 3)
+        backward = self._computation_ns(chip) * 2 / self._passes
         exchange = ("reduce-scatter", "all-gather") if self.sharded else ("all-reduce",)
         routed = at.dp // at.ep
         total = dense + experts
@@ -169,13 +188,60 @@ class Training:
                     "gradients", exchange, count * _WORD, members, 1,
                     hidden_ns=backward * count / total,
                 )  # fmt: skip
-        states = (dense / at.dp + experts / routed) if self.sharded else total
+        yield Part("optimizer", self._optimizer_ns(chip))
+
+    def _optimizer_ns(self, chip: Profile) -> float:
+        at = self.layout
+        dense, experts = self._rank_params
+        if self.sharded:
+            dense, experts = dense / at.dp, experts / (at.dp // at.ep)
         rate = chip["memory_rate"] * chip["memory_share"]
-        yield Part("optimizer", states * _STEP_BYTES / rate * 1e9)
+        return (dense + experts) * _STEP_BYTES / rate * 1e9
+
+    @staticmethod
+    def _rate(chip: Profile) -> float:
+        """Returns the operations a second that matrices reach."""
+        return chip["flops"] * chip["flops_share"]
 
     def operations(self, network: Network) -> Iterator[Operation]:
-        """Raises ModelError: a step is a plan of parts, each with its own operations."""
-        raise ModelError(
-            f"{self.name} on {network.name}: a step has no single operations: leave the engine "
-            "out, or ask for a collective of it"
+        """Yields each rank's computations and messages; a collective is one ring.
+
+        Gradients are exchanged after the last backward pass: nothing hides them.  ModelError: as
+        `plan`; or stages of several chunks, or of unequal layers.
+        """
+        self.plan(network)
+        model, at = self.model, self.layout
+        if self.interleave > 1 or model.layers % at.pp:
+            raise ModelError(
+                f"{self.name}: {model.layers} layers in {at.pp} x {self.interleave} chunks: single "
+                "operations know one chunk a stage and equal stages; leave the engine out"
+            )
+        chip = processor(self.processor, network)
+        size = self.micro_batch * model.sequence * model.hidden * _WORD
+        divided = size // (at.tp if self.sequence_parallel else 1)
+        tokens_ns = self._tokens_ns(chip)
+        one = Pass(
+            model.layer_flops(model.sequence / 2) * tokens_ns,
+            model.head_flops * tokens_ns,
+            ("all-gather", "reduce-scatter") if self.sequence_parallel else ("all-reduce",),
+            size,
+            2 if model.experts else 0,
+            divided * model.top_k,
+            divided,
         )
+        schedule = Schedule(at, model.layers // at.pp, self.micro_batches, one, self.recompute)
+        return iter(schedule.run(lambda made: self._finish(made, chip)))
+
+    def _finish(self, made: Schedule, chip: Profile) -> None:
+        """Appends the exchange of gradients, and the optimizer."""
+        at = self.layout
+        dense, experts = self._rank_params
+        names = ("reduce-scatter", "all-gather") if self.sharded else ("all-reduce",)
+        for stage, tensor in product(range(at.pp), range(at.tp)):
+            ranks = [made.rank(tensor, data, stage) for data in range(at.dp)]
+            for name in names:
+                made.collective(name, ranks, round(dense * _WORD))
+                for first in range(at.ep if experts else 0):
+                    made.collective(name, ranks[first :: at.ep], round(experts * _WORD))
+        for stage in range(at.pp):
+            made.compute(stage, self._optimizer_ns(chip))
