@@ -4,7 +4,7 @@
 #include "region/group/group.h"
 #include "region/region.h"
 #include "tests/support/runner.h"
-#include "tests/support/viewed.h"
+#include "tests/region/viewed.h"
 
 #include <errno.h>
 #include <pthread.h>
