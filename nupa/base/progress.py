@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import TextIO
 
 _CLEAR_LINE = "\r\x1b[K"
+_LINES_S = 5.0  # between two lines of details, where a line cannot be rewritten
 
 
 class Progress:
     """Counts *total* steps on *out*, or stderr; a context manager that leaves no unfinished line.
 
-    Nothing is written in the first *quiet_s* seconds.
+    Nothing is written in the first *quiet_s* seconds.  Where there are such, details are written as
+    lines every few seconds if *out* is no terminal.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class Progress:
         self._start_s = clock()
         self._quiet_s = quiet_s
         self._written = False
+        self._last_s = self._start_s
 
     def __enter__(self) -> Progress:
         return self
@@ -54,7 +57,10 @@ class Progress:
     def detail(self, label: str) -> None:
         """Adds a detail to the current step, where a line can be rewritten."""
         self._label = label
-        self.tick()
+        if self._live:
+            self.tick()
+        elif self._quiet_s and self._clock() - self._last_s >= _LINES_S:
+            self._show("", "\n")
 
     def tick(self, _: float = 0.0) -> None:
         """Updates the time of this step; called as often as is convenient."""
@@ -65,6 +71,7 @@ class Progress:
         seconds = self._clock() - self._start_s
         if seconds >= self._quiet_s:
             self._written = True
+            self._last_s = self._start_s + seconds
             step = f"[{self._done}/{self._total}]"
             self._write(f"{before}{step} {seconds:4.1f} s  {self._label}{after}")
 

@@ -62,7 +62,9 @@ def _seed(text: str) -> int:
 def add_drawings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", metavar="F", help="draw into F.svg, .pdf or .png (matplotlib)")
     parser.add_argument(
-        "--timeline", metavar="F", help="write F.json for ui.perfetto.dev or chrome://tracing"
+        "--timeline",
+        metavar="F",
+        help="write F.json for ui.perfetto.dev; --engine packets adds each rank",
     )
 
 

@@ -120,3 +120,14 @@ def test_progress_is_silent_until_its_quiet_time_is_over() -> None:
         progress.step("first")
         progress.step("second")
     assert out.getvalue() == "[2/2]  2.0 s  second\n"
+
+
+def test_details_are_lines_every_five_seconds_where_no_line_is_rewritten() -> None:
+    now = 0.0
+    out = io.StringIO()
+    with Progress(1, out, clock=lambda: now, quiet_s=2.0) as progress:
+        progress.step("sweep")
+        for second in range(1, 13):
+            now = float(second)
+            progress.detail(f"{second} of 12")
+    assert out.getvalue() == "[1/1]  5.0 s  5 of 12\n[1/1] 10.0 s  10 of 12\n"

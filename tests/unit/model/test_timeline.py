@@ -89,7 +89,7 @@ def test_too_few_endpoints_are_an_error() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 4), st.integers(0, 4), st.integers(0, MIB), st.integers(0, 10_000)
+            st.integers(0, 4), st.integers(0, 4), st.integers(0, MIB), st.integers(1, 10_000)
         ),
         min_size=1,
         max_size=60,

@@ -75,6 +75,21 @@ def test_dask_gives_the_same_rows_in_the_same_order(monkeypatch: pytest.MonkeyPa
     assert found == [module.solve(each) for each in SMALL]
 
 
+def test_a_cluster_gives_the_same_rows_in_the_same_order() -> None:
+    distributed = pytest.importorskip("dask.distributed")
+    options = {"processes": False, "n_workers": 1, "dashboard_address": None}
+    with distributed.LocalCluster(threads_per_worker=1, **options) as cluster:
+        found = sweep(SMALL, scheduler=cluster.scheduler_address)
+    assert found == [module.solve(each) for each in SMALL]
+
+
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dask.distributed")
+    monkeypatch.setattr(runners, "CONNECT_S", 0.1)
+    with pytest.raises(ModelError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 "):
+        sweep(SMALL, scheduler="tcp://127.0.0.1:1")
+
+
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Configuration]:
     """Returns the list of configurations that are computed from now on."""
     seen: list[Configuration] = []
