@@ -109,7 +109,9 @@ class Storage:
         )
 
     def operations(self, network: Network) -> Iterator[Operation]:
-        """Yields *loops* blocks of each slot of each queue; drives and cores do not queue.
+        """Yields *loops* blocks of each place of each queue; drives and cores do not queue.
+
+        Drives take equal times, so blocks that start together stay together: a burst.
 
         ModelError: TCP on a network of adapters, whose stages are RDMA's.
         """
@@ -312,9 +314,10 @@ class _Requests:
                 f"message by message, give a network of {self.work.stack}"
             )
         base = 0 if self.work.converged else self.network.endpoints - self.work.servers
-        index = 0
+        index, places = 0, self.work.numjobs * self.work.iodepth
         for client in range(self.work.clients):
-            for slot in range(self.work.numjobs * self.work.iodepth):
+            for slot in range(places):
+                lane = client * places + slot  # each place has threads of its own at both ends
                 after: tuple[int, ...] = ()
                 for loop in range(self.work.loops):
                     done = []
@@ -323,7 +326,7 @@ class _Requests:
                         turn = client + slot + loop * self.work.pieces + piece
                         server = base + turn % self.work.servers
                         for one in self._piece(client, server, read, index, after):
-                            yield one
+                            yield one._replace(lane=lane)
                             index += 1
                         done.append(index - 1)
                     after = tuple(done)

@@ -206,8 +206,8 @@ class Training:
     def operations(self, network: Network) -> Iterator[Operation]:
         """Yields each rank's computations and messages; a collective is one ring.
 
-        Gradients are exchanged after the last backward pass: nothing hides them.  ModelError: as
-        `plan`; or stages of several chunks, or of unequal layers.
+        Gradients are exchanged after the last backward pass: nothing hides them.  No library's time
+        is in them.  ModelError: as `plan`; or stages of several chunks, or of unequal layers.
         """
         self.plan(network)
         model, at = self.model, self.layout
