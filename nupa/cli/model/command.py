@@ -16,6 +16,7 @@ COMMANDS: tuple[str, ...] = (
     "compare",
     "why",
     "sweep",
+    "power",
     "profiles",
     "validate",
 )

@@ -86,7 +86,9 @@ def example(code: str) -> str:
 
 
 def write_files(page: str, folder: Path) -> None:
-    """Writes the TOML blocks whose first line names a file."""
+    """Writes the TOML blocks whose first line names a file, and the examples of work."""
+    for example_file in (ROOT / "nupa" / "model" / "work" / "examples").glob("*.toml"):
+        (folder / example_file.name).write_text(example_file.read_text())
     for block in blocks(page):
         name = re.match(r"# ([\w.-]+\.toml)\n", block.text)
         if block.kind == "toml" and name:
