@@ -42,6 +42,8 @@ TYPE_NAMES = {
 }
 REDOP_NAMES = {"add": "sum"}
 
+#: The profile of this machine's fabric.
+PROFILE = "here"
 _SWEEP_MIN_BYTES = 8
 _SWEEP_MAX_BYTES = 4 << 20
 _SIZE_BYTES = 1 << 20
@@ -169,7 +171,10 @@ def bus_factor(operation: Collective, ranks: int) -> float:
 def row(
     job: CollectiveJob, size_bytes: int, iterations: int, found: dict[str, Any]
 ) -> dict[str, Any]:
-    """Returns the result of one size, from times in microseconds and counts of wrong elements."""
+    """Returns the result of one size, from times in microseconds and counts of wrong elements.
+
+    `measure` adds the prediction.
+    """
     given, got = counts(job, size_bytes)
     moved = max(given, got) * reduction.bytes_of(job.type_)
     result: dict[str, Any] = {
@@ -187,17 +192,27 @@ def row(
             "busbw_gb_per_s": rate * bus_factor(job.operation, job.ranks),
             "wrong": found[place]["wrong"],
         }
-    result["predicted_us"] = predicted_us(job, moved)
     return result
 
 
-def predicted_us(job: CollectiveJob, size_bytes: int) -> float | None:
-    """Returns what the performance model predicts for this machine; None: it has no profile of it.
+def predicted_us(job: CollectiveJob, size_bytes: int, algorithm: str) -> float | None:
+    """Returns what the performance model predicts for this machine.
 
-    The profile is `here`, which `nupa model calibrate` measures.
+    None: its profile `here` was not measured (`nupa model calibrate`), or has no such algorithm.
     """
-    del job, size_bytes
-    return None
+    # Imported here: the ranks do without the model.
+    from nupa.model.errors import ModelError
+    from nupa.model.profile.profile import load
+    from nupa.model.study.question import predict
+
+    size = "" if job.operation == "barrier" else f":{size_bytes}"
+    try:
+        if load(PROFILE).figures["rate"].confidence != "measured":
+            return None
+        work = f"{job.operation}{size}"
+        return predict(work, PROFILE, job.ranks, algorithm=algorithm).time_ns / 1e3
+    except ModelError:
+        return None
 
 
 def choose_hosts(fabric: Fabric, ranks: int, asked: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -232,8 +247,10 @@ def measure(
         bad.sort(key=lambda each: (bool(each[1].killed), each[1].returncode >= 0))
         rank, outcome = bad[0]
         raise PerfError(f"{job.operation} failed: rank {rank} on {hosts[rank]}: {_how(outcome)}")
-    results = tuple(json.loads(outcomes[0].stdout))
-    return CollectiveReport(job, fabric, tuple(hosts), results)
+    results = json.loads(outcomes[0].stdout)
+    for each in results:
+        each["predicted_us"] = predicted_us(job, each["size_bytes"], each["algorithm"])
+    return CollectiveReport(job, fabric, tuple(hosts), tuple(results))
 
 
 def _command(job: CollectiveJob, fabric: str, host: str, name: str, rank: int) -> list[str]:

@@ -58,6 +58,6 @@ def test_a_command_of_the_page_runs(line: str, tmp_path: Path) -> None:
     if "--json" in words:
         (found,) = json.loads(result.stdout)["results"]
         assert found["out_of_place"]["wrong"] == found["in_place"]["wrong"] == 0
-        assert found["predicted_us"] is None
+        assert "predicted_us" in found
     else:
         assert "# Out of bounds values : 0 OK" in result.stdout

@@ -14,6 +14,8 @@ from nupa.collectives.board import RANKS_MAX
 from nupa.fabric import Fabric
 from nupa.measure import collective
 from nupa.measure.perf import ITERATIONS_MAX, SIZE_MAX_BYTES, PerfError
+from nupa.model.profile.profile import load, names
+from nupa.model.study.question import predict
 
 
 def asked(
@@ -32,12 +34,15 @@ def asked(
     return job, options
 
 
-def report(job: collective.CollectiveJob, wrong: int = 0) -> collective.CollectiveReport:
+def report(
+    job: collective.CollectiveJob, wrong: int = 0, predicted: float | None = None
+) -> collective.CollectiveReport:
     place = {"time_us": 100.0, "wrong": wrong}
     rows = tuple(
         collective.row(
             job, size, count, {"algorithm": "ring", "out_of_place": place, "in_place": place}
         )
+        | {"predicted_us": predicted}
         for size, count in job.runs
     )
     return collective.CollectiveReport(job, "f", ("host0", "host1"), rows)
@@ -121,7 +126,7 @@ def test_sizes_and_rates_are_those_of_nccl_tests() -> None:
         assert rate["busbw_gb_per_s"] == pytest.approx(rate["algbw_gb_per_s"] * factor)
 
 
-def test_the_table_has_nccl_tests_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_has_nccl_tests_columns_and_the_models() -> None:
     job = collective.make_job("allreduce", ranks=2, size=1 << 20)
     lines = collective.render(report(job)).splitlines()
     assert " ".join(lines[2].split()) == (
@@ -132,9 +137,21 @@ def test_the_table_has_nccl_tests_columns(monkeypatch: pytest.MonkeyPatch) -> No
     )
     assert lines[-2:] == ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 10.49"]
     assert all(len(line) == len(lines[2]) for line in lines[1:5])
-    monkeypatch.setattr(collective, "predicted_us", lambda *_: 42.0)
-    lines = collective.render(report(job)).splitlines()
+    lines = collective.render(report(job, predicted=42.0)).splitlines()
     assert [line.split()[-1] for line in lines[1:5]] == ["model", "time", "(us)", "42.00"]
+
+
+def test_the_model_predicts_by_a_profile_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = collective.make_job("allreduce", ranks=2, size=1 << 20)
+    monkeypatch.setattr(collective, "PROFILE", "no such profile")
+    assert collective.predicted_us(job, 1 << 20, "ring") is None
+    measured = next(
+        name for name in names("fabric") if load(name).figures["rate"].confidence == "measured"
+    )
+    monkeypatch.setattr(collective, "PROFILE", measured)
+    predicted = collective.predicted_us(job, 1 << 20, "ring")
+    assert predicted == predict("allreduce:1048576", measured, 2, algorithm="ring").time_ns / 1e3
+    assert collective.predicted_us(job, 1 << 20, "no such algorithm") is None
 
 
 def test_wrong_elements_are_said_and_are_the_exit_status(
