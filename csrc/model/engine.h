@@ -287,6 +287,8 @@ bool nupa_model_work_copy(struct nupa_model_packets *sim, const struct nupa_mode
 bool nupa_model_routes_build(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
 			     char *error);
 void nupa_model_routes_free(struct routes *routes);
+/* Zeroed, and never empty; NULL: no memory. */
+void *nupa_model_array(uint64_t count, uint64_t bytes);
 bool nupa_model_refused(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* operation.c */

@@ -24,6 +24,11 @@ bool nupa_model_refused(char *error, const char *format, ...)
 	return false;
 }
 
+void *nupa_model_array(uint64_t count, uint64_t bytes)
+{
+	return calloc(count + 1, bytes);
+}
+
 static bool protocol_check(const struct nupa_model_protocol *protocol, uint32_t index, char *error)
 {
 	const uint64_t most = (uint64_t)protocol->payload_bytes + protocol->header_bytes;

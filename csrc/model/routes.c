@@ -24,8 +24,8 @@ static bool by_node(const struct build *build, const uint32_t *node, uint32_t **
 		    uint32_t **links)
 {
 	const uint32_t count = build->graph->links;
-	uint32_t *first = calloc(build->nodes + 2ull, sizeof(*first));
-	uint32_t *sorted = malloc((count + 1ull) * sizeof(*sorted));
+	uint32_t *first = nupa_model_array(build->nodes + 2ull, sizeof(*first));
+	uint32_t *sorted = nupa_model_array(count, sizeof(*sorted));
 
 	*start = first;
 	*links = sorted;
@@ -53,7 +53,7 @@ static bool sets_room(struct routes *routes, uint32_t more)
 {
 	uint32_t *larger;
 
-	if (routes->sets_used + more <= routes->sets_room)
+	if (routes->sets && routes->sets_used + more <= routes->sets_room)
 		return true;
 	if (routes->sets_used + (uint64_t)more > UINT32_MAX / 4)
 		return false;
@@ -68,7 +68,7 @@ static bool sets_room(struct routes *routes, uint32_t more)
 static bool table_grow(struct build *build, const struct routes *routes)
 {
 	const uint32_t size = build->table_size ? build->table_size * 2 : 1024;
-	uint32_t *table = calloc(size, sizeof(*table));
+	uint32_t *table = nupa_model_array(size, sizeof(*table));
 
 	if (!table)
 		return false;
@@ -95,15 +95,14 @@ static uint32_t set_of(struct build *build, struct routes *routes, const uint32_
 {
 	uint32_t at, set;
 
-	if (2 * build->table_used >= build->table_size && !table_grow(build, routes))
+	if (!sets_room(routes, count + 1) ||
+	    (2 * build->table_used >= build->table_size && !table_grow(build, routes)))
 		return 0;
 	at = (uint32_t)set_hash(links, count) & (build->table_size - 1);
 	for (; (set = build->table[at]); at = (at + 1) & (build->table_size - 1))
 		if (routes->sets[set] == count &&
 		    !memcmp(routes->sets + set + 1, links, count * sizeof(*links)))
 			return set;
-	if (!sets_room(routes, count + 1))
-		return 0;
 	set = routes->sets_used;
 	routes->sets[set] = count;
 	memcpy(routes->sets + set + 1, links, count * sizeof(*links));
@@ -138,7 +137,7 @@ static bool classes_build(struct build *build, struct routes *routes)
 		routes->class_of[end] = set;
 	}
 	if (!graph->routes) {
-		class_of_set = calloc(found.sets_used, sizeof(*class_of_set));
+		class_of_set = nupa_model_array(found.sets_used, sizeof(*class_of_set));
 		if (!class_of_set)
 			goto out;
 		for (uint32_t end = 0; end < graph->endpoints; end++) {
@@ -249,16 +248,17 @@ static bool build_all(struct build *build, struct routes *routes, char *error)
 		    "%u nodes by %u classes of destinations are more than 2^28 "
 		    "routes",
 		    build->nodes, routes->classes);
-	routes->row = calloc((uint64_t)build->nodes * routes->classes, sizeof(*routes->row));
-	first_of = malloc((routes->classes + 1ull) * sizeof(*first_of));
+	routes->row =
+	    nupa_model_array((uint64_t)build->nodes * routes->classes, sizeof(*routes->row));
+	first_of = nupa_model_array(routes->classes, sizeof(*first_of));
 	if (!routes->row || !first_of) {
 		free(first_of);
 		return nupa_model_refused(error, "no memory for routes");
 	}
 	for (uint32_t end = graph->endpoints; end-- > 0;)
 		first_of[routes->class_of[end]] = end;
-	for (uint32_t class = 0; done && class < routes->classes; class ++)
-		done = rows_build(build, routes, first_of[class]);
+	for (uint32_t at = 0; done && at < routes->classes; at++)
+		done = rows_build(build, routes, first_of[at]);
 	free(first_of);
 	if (!done || !routes_replace(build, routes))
 		return nupa_model_refused(error, "no memory for routes");
@@ -276,10 +276,10 @@ bool nupa_model_routes_build(struct nupa_model_packets *sim, const struct nupa_m
 	bool done = false;
 
 	routes->sets_used = ROUTE_FIRST;
-	routes->class_of = calloc(graph->endpoints, sizeof(*routes->class_of));
-	build.distance = malloc(build.nodes * sizeof(*build.distance));
-	build.queue = malloc(build.nodes * sizeof(*build.queue));
-	build.links = malloc((graph->links + 1ull) * sizeof(*build.links));
+	routes->class_of = nupa_model_array(graph->endpoints, sizeof(*routes->class_of));
+	build.distance = nupa_model_array(build.nodes, sizeof(*build.distance));
+	build.queue = nupa_model_array(build.nodes, sizeof(*build.queue));
+	build.links = nupa_model_array(graph->links, sizeof(*build.links));
 	if (routes->class_of && build.distance && build.queue && build.links)
 		done = build_all(&build, routes, error);
 	else

@@ -33,8 +33,10 @@ void nupa_model_wheel_free(struct nupa_model_wheel *wheel)
 
 static bool grow(struct nupa_model_due **array, uint32_t *room)
 {
-	struct nupa_model_due *larger = realloc(*array, 2ull * *room * sizeof(**array));
+	struct nupa_model_due *larger = NULL;
 
+	if (*room)
+		larger = realloc(*array, 2ull * *room * sizeof(**array));
 	if (!larger)
 		return false;
 	*array = larger;

@@ -20,7 +20,10 @@ static struct thing packets[N_EVENTS], timers[N_EVENTS];
 
 static struct thing *thing_of(uint32_t id)
 {
-	return id & NUPA_MODEL_TIMER ? &timers[id & ~NUPA_MODEL_TIMER] : &packets[id];
+	const uint32_t index = id & ~NUPA_MODEL_TIMER;
+
+	CHECK(index < N_EVENTS);
+	return id & NUPA_MODEL_TIMER ? &timers[index] : &packets[index];
 }
 
 /* The first by time; of one time those of the heap, then by the order in which they went in. */
