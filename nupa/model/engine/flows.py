@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nupa.model.answer.answer import LinkLoad, Stage
 from nupa.model.engine.loads import LinkClass, Load, class_name, loads, totals
 from nupa.model.engine.message import serialisation_ns
-from nupa.model.engine.stages import phase_stages, uncovered
+from nupa.model.engine.stages import FLOW_RATE, phase_stages, uncovered
 from nupa.model.network.network import Network
 from nupa.model.work.phase import Phase, Plan
 
@@ -53,7 +53,7 @@ def _limits(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
         # Messages in flight: serialisation is one of the limits that the stages have weighed.
         alone = serial * phase.steps / network.level_path(phase.level).share
         return latencies, transfer if transfer.ns > alone * (1 + 1e-9) else Stage("", 0.0)
-    if phase.limit and transfer.name == phase.limit_name:
+    if transfer.name == FLOW_RATE or (phase.limit and transfer.name == phase.limit_name):
         return latencies, transfer
     return latencies, Stage("", 0.0)
 

@@ -10,6 +10,9 @@ from nupa.model.engine.message import interval_ns, message, one_way, serialisati
 from nupa.model.network.network import Network
 from nupa.model.work.phase import Pace, Phase, Plan
 
+#: The stage of a stream that reaches less than its links.
+FLOW_RATE = "flow rate"
+
 
 def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
     """Returns the latencies of all steps of a phase, and what its bytes take."""
@@ -27,13 +30,19 @@ def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
     ]
     if phase.fixed_ns:
         stages.append(Stage("library", phase.fixed_ns * phase.steps))
-    per_step = serialisation_ns(path.profile, phase.bytes) * phase.peers * phase.wire
+    serial = serialisation_ns(path.profile, phase.bytes, phase.operation)
+    per_step = serial * phase.peers * phase.wire
     name, per_step = (
         level.name,
         per_step / (path.share * network.levels[network.base(phase.level)].ways),
     )
     if phase.limit and phase.bytes * phase.peers / phase.limit * 1e9 > per_step:
         name, per_step = phase.limit_name, phase.bytes * phase.peers / phase.limit * 1e9
+    if "flow_rate" in path.profile.figures:
+        # Each peer has a stream of its own.
+        stream = phase.bytes * phase.wire / path.profile["flow_rate"] * 1e9
+        if stream > per_step:
+            return stages, Stage(FLOW_RATE, stream * phase.steps)
     label = "serialisation" if len(network.levels) == 1 else f"serialisation, {name}"
     return stages, Stage(name if name == phase.limit_name else label, per_step * phase.steps)
 

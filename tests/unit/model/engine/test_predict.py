@@ -17,6 +17,7 @@ from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
 from nupa.model.network import text as networks
 from nupa.model.network.network import Network
+from nupa.model.profile.profile import names
 from nupa.model.work import text as works
 from nupa.model.work.phase import Operation, Plan
 
@@ -161,3 +162,38 @@ def test_a_medium_at_its_nominal_reach_has_a_range_of_times() -> None:
 def test_a_warning_of_several_levels_is_given_once() -> None:
     found = answer("allreduce:1G", "fat_tree(1024,roce-400)", 0)
     assert len(found.warnings) == len(set(found.warnings))
+
+
+@built
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(names("fabric")),
+    st.sampled_from(["write", "read", "send", "atomic", "load", "store"]),
+    st.integers(1, 1 << 20),
+)
+def test_a_message_alone_takes_by_packets_what_its_stages_take(
+    fabric: str, operation: str, size: int
+) -> None:
+    try:
+        closed = answer(f"{operation}:{size}", fabric, 2, engine="stages")
+    except ModelError:
+        return  # no loads and stores
+    packets = answer(f"{operation}:{size}", fabric, 2, engine="packets")
+    # A request is a packet of its own: some ns of a slow port.
+    assert packets.time_ns == pytest.approx(closed.time_ns, rel=0.025, abs=30)
+    assert packets.low_ns == pytest.approx(closed.low_ns, rel=0.05, abs=30)
+
+
+def test_stores_are_lines_on_the_wire_in_the_closed_form() -> None:
+    found = answer("store:1M", "cxl-gen5x4", 2)
+    profile = networks.parse("cxl-gen5x4", 2).levels[0].profile
+    line = profile["line"] / (profile["line"] + profile["line_header"])
+    limit = profile["rate"] * profile["efficiency"] * line
+    assert 0.98 * limit < found.algbw_bytes_per_s < limit
+
+
+def test_a_stream_of_tcp_reaches_its_flow_rate_at_most() -> None:
+    profile = networks.parse("tcp-100g", 2).levels[0].profile
+    for engine in ("stages", "flows"):
+        found = answer("send:64M", "tcp-100g", 2, engine=engine)
+        assert 0.98 * profile["flow_rate"] < found.algbw_bytes_per_s <= profile["flow_rate"]
