@@ -28,6 +28,7 @@ from nupa.memory.window import Window
 if TYPE_CHECKING:
     from nupa.core.segment import HostInfo
     from nupa.fabric import Fabric
+    from nupa.memory.group import Group
     from nupa.memory.region import Region
 
 RANKS_MAX = 64
@@ -138,8 +139,7 @@ class Board(Closing):
             if region.tag != self._tag:
                 continue
             if _is_orphan(region):
-                with suppress(NupaError):
-                    region.free(force=True)
+                release(region)
             else:
                 clear = False
         return clear
@@ -425,6 +425,13 @@ def _is_orphan(region: Region) -> bool:
         return True  # gone meanwhile
 
 
+def release(region: Region | Group) -> None:
+    """Frees memory of this rank; a rank that is stopped keeps its window, and the memory, until it
+    runs."""
+    with suppress(NupaError):
+        region.free(force=True)
+
+
 def _free(region: Region) -> None:
     """Frees the board; other ranks may still have windows, which they close soon."""
     end_s = time.monotonic() + _CLOSING_S
@@ -433,7 +440,5 @@ def _free(region: Region) -> None:
             return region.free()
         except NupaError:
             if time.monotonic() > end_s:
-                with suppress(NupaError):
-                    region.free(force=True)
-                return None
+                return release(region)
             time.sleep(_FIND_S)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from nupa.base.closing import Closing
 from nupa.base.errors import LocalError
+from nupa.collectives.board import release
 from nupa.collectives.elements import Elements, numpy
 from nupa.memory.access import Atomic
 
@@ -63,7 +64,7 @@ class SwitchReduction(Closing):
             if board.rank == 0:
                 hosts = [board.host(rank) for rank in range(board.size)]
                 group = fabric.group(hosts, STAGE_BYTES + 64, name)
-                stack.callback(group.free, force=True)
+                stack.callback(release, group)
                 board.barrier()
             else:
                 board.barrier()

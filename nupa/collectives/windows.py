@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.base.closing import Closing
+from nupa.collectives.board import release
 from nupa.collectives.elements import numpy
 from nupa.collectives.transport import SLOTS, Arrival
 from nupa.memory.window import Window
@@ -80,7 +81,7 @@ class Windows(Closing):
         with ExitStack() as stack:
             size = self._stride * board.size
             inbox = fabric.pool.alloc(size, f"inbox {board.rank}{board.mark}", "all", host=host)
-            stack.callback(inbox.free, force=True)
+            stack.callback(release, inbox)
             self._inbox = stack.enter_context(Window(fabric, host, inbox))
             board.put_card({"inbox": inbox.id})
             self._stack = stack.pop_all()

@@ -315,10 +315,10 @@ def render(report: CollectiveReport) -> str:
         line = f"{each['size_bytes']:>12}{each['count']:>13}{TYPE_NAMES[job.type_]:>10}"
         line += f"{redop:>8}{root:>6}{each['algorithm']:>12}"
         for place in (each["out_of_place"], each["in_place"]):
-            line += f"{place['time_us']:>9.2f}{place['algbw_gb_per_s']:>8.2f}"
+            line += f" {_time(place['time_us'])}{place['algbw_gb_per_s']:>8.2f}"
             line += f"{place['busbw_gb_per_s']:>8.2f}{place['wrong']:>7}"
         if predicted:
-            line += f"{each['predicted_us']:>9.2f}" if each["predicted_us"] else f"{'-':>9}"
+            line += f" {_time(each['predicted_us'])}"
         lines.append(line)
     places = [each[place] for each in report.results for place in ("out_of_place", "in_place")]
     wrong = sum(place["wrong"] for place in places)
@@ -326,3 +326,10 @@ def render(report: CollectiveReport) -> str:
     lines.append(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
     lines.append(f"# Avg bus bandwidth    : {mean:.4g}")
     return "\n".join(lines)
+
+
+def _time(time_us: float | None) -> str:
+    """Returns eight characters, with as many decimals as there is room for, up to two."""
+    if time_us is None:
+        return f"{'-':>8}"
+    return f"{time_us:>8.{max(0, min(2, 7 - len(str(int(time_us)))))}f}"

@@ -26,11 +26,12 @@ RANK = """
 import sys
 import numpy as np
 from nupa.collectives import Communicator, RankError
-rank, size, over, algorithm, calls = sys.argv[1:]
+rank, size, over, algorithm, calls, deadline = sys.argv[1:]
 array = np.arange(70000, dtype="i8") + int(rank)
 done = 0
 try:
-    with Communicator("job", int(rank), int(size), fabric="collectives", over=over) as ranks:
+    with Communicator("job", int(rank), int(size), fabric="collectives", over=over,
+                      deadline_s=float(deadline)) as ranks:
         while done != int(calls):
             found = ranks.all_reduce(array, algorithm=algorithm)
             n = int(size)
@@ -53,13 +54,12 @@ def fabric(folder: Path) -> Iterator[Fabric]:
     Fabric.remove(NAME, force=True)
 
 
-def started(stack: ExitStack, over: str, algorithm: str, calls: int) -> list[Program]:
+def started(
+    stack: ExitStack, over: str, algorithm: str, calls: int, deadline_s: float = 30
+) -> list[Program]:
+    words = [over, algorithm, str(calls), str(deadline_s)]
     return [
-        stack.enter_context(
-            Program(
-                [sys.executable, "-c", RANK, str(rank), str(RANKS), over, algorithm, str(calls)]
-            )
-        )
+        stack.enter_context(Program([sys.executable, "-c", RANK, str(rank), str(RANKS), *words]))
         for rank in range(RANKS)
     ]
 
@@ -98,3 +98,21 @@ def test_a_rank_that_dies_is_an_error_of_all_others_soon(
             assert "RankError" in outcome.stdout
         assert time.monotonic() - start_s < 8
     assert fabric.pool.regions() == []
+
+
+@pytest.mark.parametrize(("over", "algorithm"), [WAYS[0], WAYS[-1]])
+def test_a_rank_that_is_stopped_is_an_error_at_the_deadline(
+    fabric: Fabric, over: str, algorithm: str
+) -> None:
+    del fabric
+    with ExitStack() as stack:
+        programs = started(stack, over, algorithm, -1, deadline_s=2)
+        for program in programs:
+            program.wait_said("reducing", deadline_s=40)
+        programs[1].signal(signal.SIGSTOP)
+        start_s = time.monotonic()
+        for rank in (0, 2, 3):
+            outcome = programs[rank].wait(deadline_s=25)
+            assert outcome.returncode == 3, outcome.describe()
+            assert "RankError" in outcome.stdout
+        assert time.monotonic() - start_s < 20

@@ -141,6 +141,11 @@ def test_the_table_has_nccl_tests_columns_and_the_models() -> None:
     assert [line.split()[-1] for line in lines[1:5]] == ["model", "time", "(us)", "42.00"]
 
 
+def test_long_times_have_fewer_decimals_and_stay_in_their_column() -> None:
+    times = [collective._time(t) for t in (1.234, 99999.99, 150485.6, 1504856.4, 12345678.0, None)]
+    assert times == ["    1.23", "99999.99", "150485.6", " 1504856", "12345678", "       -"]
+
+
 def test_the_model_predicts_by_a_profile_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     job = collective.make_job("allreduce", ranks=2, size=1 << 20)
     monkeypatch.setattr(collective, "PROFILE", "no such profile")
