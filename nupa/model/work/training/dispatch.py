@@ -9,17 +9,17 @@ from math import comb
 
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
-from nupa.model.work.collective import Collective
-from nupa.model.work.phase import Operation, Part, Plan
+from nupa.model.work.phase import Operation, Part, Phase, Plan
 
 
 @dataclass(frozen=True)
 class Dispatch:
     """Each rank has *tokens* of *hidden* numbers, and each token goes to *top_k* of *experts*.
 
-    All endpoints of the network share the experts evenly.  A token travels once to a rank, however
-    many of its experts are there.  *dispatch_bytes* and *combine_bytes* are those of a number: FP8
-    and BF16, as DeepSeek-V3 has them.
+    All endpoints of the network share the experts evenly, and kernels write to all of them at once:
+    no library's time is in it.  A token travels once to a rank, however many of its experts are
+    there; *per_expert*: once to each expert.  *dispatch_bytes* and *combine_bytes* are those of a
+    number: FP8 and BF16, as DeepSeek-V3 has them.
     """
 
     tokens: int
@@ -28,6 +28,7 @@ class Dispatch:
     top_k: int
     dispatch_bytes: int = 1
     combine_bytes: int = 2
+    per_expert: bool = False
 
     def __post_init__(self) -> None:
         for name in ("tokens", "hidden", "experts", "dispatch_bytes", "combine_bytes"):
@@ -41,12 +42,14 @@ class Dispatch:
         return f"dispatch:{self.tokens}x{self.hidden}:{self.top_k}of{self.experts}"
 
     def reached(self, ranks: int) -> float:
-        """Returns the mean share of ranks that a token goes to, its own included.
+        """Returns the mean copies of a token for a rank, its own included.
 
-        A rank is not reached if all of the token's experts are among the others'.
+        A rank has none if all of the token's experts are among the others'.
         """
         if self.experts % ranks:
             raise ModelError(f"{self.experts} experts do not divide by {ranks} ranks")
+        if self.per_expert:
+            return self.top_k / ranks
         others = self.experts - self.experts // ranks
         return 1 - comb(others, self.top_k) / comb(self.experts, self.top_k)
 
@@ -65,15 +68,16 @@ class Dispatch:
         ranks = network.endpoints
         if ranks < 2:
             raise ModelError(f"{network.name} has 1 endpoint: a dispatch has 2 ranks or more")
+        sent = self._each(ranks)
         parts = tuple(
-            Part(name, plan=Collective("all-to-all", size * ranks).plan(network), network=network)
-            for name, size in zip(("dispatch", "combine"), self._each(ranks), strict=True)
+            Part(name, plan=_exchange(name, size, network), network=network)
+            for name, size in zip(("dispatch", "combine"), sent, strict=True)
         )
         share = self.reached(ranks)
         return Plan(
             (),
             "direct",
-            f"a token goes to {share * ranks:.3g} of {ranks} ranks for {self.top_k} experts",
+            f"{share * ranks:.3g} copies of a token for {self.top_k} experts on {ranks} ranks",
             round(sum(self.sent_bytes(ranks))),
             ranks,
             parts=parts,
@@ -93,3 +97,16 @@ class Dispatch:
             for rank in range(ranks):
                 peer = (rank + ahead) % ranks
                 yield Operation(rank, peer, back, "write", (number[peer, rank],))
+
+
+def _exchange(name: str, size_bytes: int, network: Network) -> Plan:
+    """Returns the plan in which each rank writes to all others, over all levels at once."""
+    phases = []
+    for index, level in enumerate(network.levels):
+        inside = network.group_size(index - 1) if index else 1
+        peers = network.group_size(index) - inside
+        if level.groups > 1:
+            phases.append(Phase(name, "write", index, size_bytes, 1, peers, "all-to-all"))
+    ranks = network.endpoints
+    total = size_bytes * (ranks - 1)
+    return Plan(tuple(phases), "direct", "each rank writes to all", total, ranks, pipelined=True)
