@@ -11,6 +11,7 @@ from collections.abc import Callable
 from benchmarks import (
     capture,
     fio,
+    model_packets,
     net,
     packets,
     priority,
@@ -338,5 +339,6 @@ CASES = (
     *packets.CASES,
     *windows.CASES,
     *transactions.CASES,
+    *model_packets.CASES,
     *capture.cases(_latency_us("send"), _latency_us("write")),
 )
