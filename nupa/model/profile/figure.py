@@ -15,7 +15,7 @@ Case = Literal["nominal", "best", "worst"]
 #: Units of a file, by the dimension: how many of the dimension's own unit one of them is.
 UNITS: Mapping[str, Mapping[str, float]] = {
     "ns": {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9},
-    "B": {"B": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3},
+    "B": {"B": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3, "GB": 1e9},
     "B/s": {"B/s": 1.0, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Mb/s": 1.25e5, "Gb/s": 1.25e8},
     "1/s": {"1/s": 1.0, "k/s": 1e3, "M/s": 1e6, "G/s": 1e9, "T/s": 1e12},
     "ns/B": {"ns/B": 1.0, "ps/B": 1e-3},
