@@ -97,6 +97,9 @@ def test_flows_alone_serve_where_operations_do_not_meet() -> None:
         ("allreduce:64M,algorithm=ring", "ib-ndr"),
         ("alltoall:64M", "fat_tree(64,roce-400)"),
         ("allgather:16M,algorithm=direct", "ualink-200g"),
+        ("broadcast:16M", "ib-ndr"),
+        ("allreduce:16M,algorithm=halving-doubling", "roce-400"),
+        ("allgather:16M,algorithm=pat", "ib-ndr"),
     ],
 )
 def test_a_check_finds_the_same_time_packet_by_packet(work: str, on: str) -> None:
