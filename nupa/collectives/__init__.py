@@ -6,7 +6,7 @@ Knows ranks, algorithms, and ways to move bytes between ranks (verbs, windows, g
 fabric or a queue pair works.  `Communicator` is the way in.
 """
 
-from nupa.collectives.board import RankError
 from nupa.collectives.communicator import Communicator
+from nupa.collectives.rank import RankError
 
 __all__ = ["Communicator", "RankError"]

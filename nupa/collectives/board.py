@@ -17,64 +17,38 @@ import select
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nupa._engine import ffi, lib
 from nupa.base.closing import Closing
-from nupa.base.errors import LocalError, NupaError, RemoteError
+from nupa.base.errors import LocalError, NupaError
+from nupa.collectives.rank import (
+    CLOSING_S,
+    FIND_S,
+    HEAD_BYTES,
+    ROW_BYTES,
+    RankError,
+    RankState,
+    Row,
+    check_rank,
+    free_board,
+    is_orphan,
+    release,
+)
 from nupa.memory.window import Window
 
 if TYPE_CHECKING:
     from nupa.core.segment import HostInfo
     from nupa.fabric import Fabric
-    from nupa.memory.group import Group
-    from nupa.memory.region import Region
 
-RANKS_MAX = 64
-NAME_BYTES_MAX = 25
 _READY = 0x6E757061_0001
 _ONES = 2**64 - 1
-_HEAD_BYTES = 64
-_ROW_BYTES = 512
 _CARD_BYTES = 16384
 _REASON_BYTES = 256
-_FIND_S = 0.002
-_CLOSING_S = 1.0  # for ranks that close a board to be done
 _SPINS = 256  # before a rank yields its CPU
 _LOOK_S = 0.02  # between two looks at the other ranks
 _LONG_S = 0.002  # a wait that is longer sleeps between two looks
 _NAP_S = 50e-6
-
-
-class RankState(IntEnum):
-    """The state of a rank."""
-
-    ABSENT = 0
-    JOINED = 1
-    LEAVING = 2  #: has made its last call, and waits for the others
-    LEFT = 3
-    FAILED = 4  #: raised an error; the row has the reason
-
-
-class RankError(RemoteError):
-    """Another rank died, failed, left, made another call, or did not come before the deadline.
-
-    The communicator is of no use afterwards: close it and make another.
-    """
-
-
-class _Row:
-    """Offsets of a rank's row on the board."""
-
-    def __init__(self, rank: int) -> None:
-        self.state = _HEAD_BYTES + rank * _ROW_BYTES
-        self.pid = self.state + 8
-        self.host = self.state + 16
-        self.arrived = self.state + 64  # a line of its own
-        self.calls = self.state + 72  # two words, in turn
-        self.card = self.state + 128  # its bytes: the card is behind all rows
-        self.reason = self.state + 192
 
 
 class Board(Closing):
@@ -87,7 +61,7 @@ class Board(Closing):
     def __init__(
         self, fabric: Fabric, host: HostInfo, name: str, rank: int, size: int, deadline_s: float
     ) -> None:
-        _check(name, rank, size)
+        check_rank(name, rank, size)
         self.rank, self.size, self.deadline_s = rank, size, deadline_s
         self._fabric = fabric
         self._what = f"rank {rank} of {name!r}"
@@ -122,14 +96,14 @@ class Board(Closing):
 
     def _make(self, fabric: Fabric, host: HostInfo, stack: ExitStack) -> Window:
         """Makes the board of rank 0."""
-        end_s = time.monotonic() + _CLOSING_S
+        end_s = time.monotonic() + CLOSING_S
         while not self._clear(fabric):
             if time.monotonic() > end_s:
                 raise LocalError(f"{self._what}: another process has this rank", errno.EEXIST)
-            time.sleep(_FIND_S)
-        size = _HEAD_BYTES + self.size * (_ROW_BYTES + _CARD_BYTES)
+            time.sleep(FIND_S)
+        size = HEAD_BYTES + self.size * (ROW_BYTES + _CARD_BYTES)
         self._region = fabric.pool.alloc(size, self._tag, "all", host=host)
-        stack.callback(_free, self._region)
+        stack.callback(free_board, self._region)
         return stack.enter_context(Window(fabric, host, self._region))
 
     def _clear(self, fabric: Fabric) -> bool:
@@ -138,7 +112,7 @@ class Board(Closing):
         for region in fabric.pool.regions():
             if region.tag != self._tag:
                 continue
-            if _is_orphan(region):
+            if is_orphan(region):
                 release(region)
             else:
                 clear = False
@@ -148,7 +122,7 @@ class Board(Closing):
         """Finds the board that rank 0 made, or will make."""
         while True:
             for region in fabric.pool.regions():
-                if region.tag == self._tag and not _is_orphan(region):
+                if region.tag == self._tag and not is_orphan(region):
                     with suppress(NupaError):  # gone meanwhile
                         window = Window(fabric, host, region)
                         if self._is_open(window):
@@ -161,7 +135,7 @@ class Board(Closing):
                     f"{self.deadline_s:g} s",
                     errno.ETIMEDOUT,
                 )
-            time.sleep(_FIND_S)
+            time.sleep(FIND_S)
 
     def _is_open(self, window: Window) -> bool:
         """Tells whether rank 0 and this rank have not left it: if so, it is an earlier board."""
@@ -175,12 +149,12 @@ class Board(Closing):
         while self.load(0) != _READY:
             if time.monotonic() > end_s:
                 raise RankError(f"{self._what}: its board was never ready", errno.ETIMEDOUT)
-            time.sleep(_FIND_S)
+            time.sleep(FIND_S)
         if self.load(8) != self.size:
             raise LocalError(
                 f"{self._what} of {self.size}: rank 0 expects {self.load(8)} ranks", errno.EINVAL
             )
-        row = _Row(self.rank)
+        row = Row(self.rank)
         # The process first claims the row, by its pid.
         if self._atomic(lib.NUPA_WORD_COMPARE_SWAP, row.pid, os.getpid()) != 0:
             raise LocalError(f"{self._what}: another process has this rank", errno.EEXIST)
@@ -192,14 +166,14 @@ class Board(Closing):
             while self.state(rank) == RankState.ABSENT:
                 if time.monotonic() > end_s:
                     missing = [r for r in range(self.size) if self.state(r) == RankState.ABSENT]
-                    self.store(_Row(self.rank).state, RankState.LEFT)
+                    self.store(Row(self.rank).state, RankState.LEFT)
                     raise RankError(
                         f"{self._what}: rank {', '.join(map(str, missing))} did not come in "
                         f"{self.deadline_s:g} s",
                         errno.ETIMEDOUT,
                     )
-                time.sleep(_FIND_S)
-            pid = self.load(_Row(rank).pid)
+                time.sleep(FIND_S)
+            pid = self.load(Row(rank).pid)
             if pid != os.getpid():
                 with suppress(ProcessLookupError):
                     self._peers[rank] = os.pidfd_open(pid)
@@ -227,11 +201,11 @@ class Board(Closing):
         return int(self._before[0])
 
     def state(self, rank: int) -> int:
-        return self.load(_Row(rank).state)
+        return self.load(Row(rank).state)
 
     def host(self, rank: int) -> int:
         """Returns the number of the rank's host."""
-        return self.load(_Row(rank).host)
+        return self.load(Row(rank).host)
 
     # Cards
 
@@ -241,33 +215,33 @@ class Board(Closing):
         if len(data) > _CARD_BYTES:
             raise LocalError(f"{self._what}: its card has {len(data)} bytes", errno.EMSGSIZE)
         self._window.write(self._card_at(self.rank), data)
-        self.store(_Row(self.rank).card, len(data))
+        self.store(Row(self.rank).card, len(data))
 
     def card(self, rank: int) -> dict[str, Any]:
         """Waits for the card of another rank."""
         wait = self.waiting(f"the card of rank {rank}")
-        while (size := self.load(_Row(rank).card)) == 0:
+        while (size := self.load(Row(rank).card)) == 0:
             wait()
         found: dict[str, Any] = json.loads(self._window.read(self._card_at(rank), size))
         return found
 
     def _card_at(self, rank: int) -> int:
-        return _HEAD_BYTES + self.size * _ROW_BYTES + rank * _CARD_BYTES
+        return HEAD_BYTES + self.size * ROW_BYTES + rank * _CARD_BYTES
 
     # Waiting
 
     def barrier(self) -> None:
         """Waits until all ranks have come here as often."""
         self._rounds += 1
-        self.store(_Row(self.rank).arrived, self._rounds)
+        self.store(Row(self.rank).arrived, self._rounds)
         wait = self.waiting("a barrier")
         for rank in range(self.size):
-            while self.load(_Row(rank).arrived) < self._rounds:
+            while self.load(Row(rank).arrived) < self._rounds:
                 wait()
 
     def announce(self, call: int, tag: int) -> None:
         """Says which call this rank makes; check_calls of the others compares it."""
-        self.store(_Row(self.rank).calls + 8 * (call % 2), tag)
+        self.store(Row(self.rank).calls + 8 * (call % 2), tag)
 
     def check_calls(self, call: int, tag: int) -> None:
         """Checks, after a barrier in the call, that all make this one.
@@ -275,7 +249,7 @@ class Board(Closing):
         A rank is at most one call ahead of a rank that checks: so there are two words.
         """
         for rank in range(self.size):
-            if self.load(_Row(rank).calls + 8 * (call % 2)) != tag:
+            if self.load(Row(rank).calls + 8 * (call % 2)) != tag:
                 self.fail_call(rank)
 
     def fail_call(self, rank: int) -> NoReturn:
@@ -320,13 +294,13 @@ class Board(Closing):
                 continue
             state = self.state(rank)
             if state == RankState.FAILED:
-                reason = self._window.read(_Row(rank).reason, _REASON_BYTES).split(b"\0")[0]
+                reason = self._window.read(Row(rank).reason, _REASON_BYTES).split(b"\0")[0]
                 self._fail(f"{what}: rank {rank} failed: {reason.decode(errors='replace')}")
             if state == RankState.LEFT and not self._leaving:
                 self._fail(f"{what}: rank {rank} has left")
             if self._is_dead(rank):
                 host = self._fabric.hosts[self.host(rank)].name
-                self._fail(f"{what}: rank {rank} (pid {self.load(_Row(rank).pid)}, {host}) died")
+                self._fail(f"{what}: rank {rank} (pid {self.load(Row(rank).pid)}, {host}) died")
 
     def _is_dead(self, rank: int) -> bool:
         pidfd = self._peers.get(rank)
@@ -351,7 +325,7 @@ class Board(Closing):
         if self.broken:
             return
         self.broken = why
-        row = _Row(self.rank)
+        row = Row(self.rank)
         self._window.write(row.reason, why.encode()[: _REASON_BYTES - 1] + b"\0")
         self.store(row.state, RankState.FAILED)
 
@@ -362,7 +336,7 @@ class Board(Closing):
         if self.broken:
             return
         self._leaving = True
-        self.store(_Row(self.rank).state, RankState.LEAVING)
+        self.store(Row(self.rank).state, RankState.LEAVING)
         wait = self.waiting("the end of the other ranks")
         with suppress(RankError):
             for rank in range(self.size):
@@ -370,7 +344,7 @@ class Board(Closing):
                     progress()
                     wait()
         if not self.broken:
-            self.store(_Row(self.rank).state, RankState.LEFT)
+            self.store(Row(self.rank).state, RankState.LEFT)
 
     def close(self) -> None:
         """Unmaps the board, and frees the regions of ranks that died.
@@ -378,18 +352,18 @@ class Board(Closing):
         After a failure it waits for them a moment: a rank that is killed ends step by step.
         """
         self._stack.close()
-        end_s = time.monotonic() + (_CLOSING_S if self.broken and not self._closed else 0)
+        end_s = time.monotonic() + (CLOSING_S if self.broken and not self._closed else 0)
         self._closed = True
         while self._sweep() and time.monotonic() < end_s:
-            time.sleep(_FIND_S)
+            time.sleep(FIND_S)
 
     def _sweep(self) -> bool:
         """Frees regions of ranks that died; returns whether regions of others are left."""
         left = False
         for region in self._fabric.pool.regions():
             if region.id == self.id or region.tag.endswith(self.mark):
-                if _is_orphan(region):
-                    _free(region)
+                if is_orphan(region):
+                    free_board(region)
                 else:
                     left = True
         return left
@@ -405,40 +379,3 @@ def _yield() -> None:
     """Lets other threads and processes run."""
     time.sleep(0)  # the interpreter
     os.sched_yield()  # the CPU
-
-
-def _check(name: str, rank: int, size: int) -> None:
-    if not 1 <= size <= RANKS_MAX:
-        raise LocalError(f"{size} ranks: a communicator has 1 to {RANKS_MAX}", errno.EINVAL)
-    if not 0 <= rank < size:
-        raise LocalError(f"rank {rank}: {size} ranks are 0 to {size - 1}", errno.EINVAL)
-    if not 1 <= len(name.encode()) <= NAME_BYTES_MAX or not name.isprintable():
-        raise LocalError(
-            f"the name {name!r}: give 1 to {NAME_BYTES_MAX} bytes of text", errno.EINVAL
-        )
-
-
-def _is_orphan(region: Region) -> bool:
-    try:
-        return region.orphan
-    except LocalError:
-        return True  # gone meanwhile
-
-
-def release(region: Region | Group) -> None:
-    """Frees memory of this rank; a rank that is stopped keeps its window, and the memory, until it
-    runs."""
-    with suppress(NupaError):
-        region.free(force=True)
-
-
-def _free(region: Region) -> None:
-    """Frees the board; other ranks may still have windows, which they close soon."""
-    end_s = time.monotonic() + _CLOSING_S
-    while True:
-        try:
-            return region.free()
-        except NupaError:
-            if time.monotonic() > end_s:
-                return release(region)
-            time.sleep(_FIND_S)

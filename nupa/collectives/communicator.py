@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from nupa.base.closing import Closing
 from nupa.base.errors import LocalError, NupaError
-from nupa.collectives.board import Board, RankError
+from nupa.collectives.board import Board
 from nupa.collectives.elements import Elements, elements, numpy
+from nupa.collectives.rank import RankError
 from nupa.collectives.ring import Ring
 from nupa.collectives.switch import SwitchReduction, refusal
 from nupa.collectives.transport import CallMoves, RankTransport

@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nupa.base.closing import Closing
-from nupa.collectives.board import RankError
 from nupa.collectives.elements import numpy
+from nupa.collectives.rank import RankError
 from nupa.collectives.transport import SLOTS, Arrival
 from nupa.verbs import enums as e
 from nupa.verbs.batch import RecvBatch, SendBatch, WCBatch

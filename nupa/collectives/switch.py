@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from nupa.base.closing import Closing
 from nupa.base.errors import LocalError
-from nupa.collectives.board import release
 from nupa.collectives.elements import Elements, numpy
+from nupa.collectives.rank import release
 from nupa.memory.access import Atomic
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.base.closing import Closing
-from nupa.collectives.board import release
 from nupa.collectives.elements import numpy
+from nupa.collectives.rank import release
 from nupa.collectives.transport import SLOTS, Arrival
 from nupa.memory.window import Window
 

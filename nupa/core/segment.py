@@ -320,17 +320,6 @@ class Segment:
                 check(rc, f"cannot read the traffic of slot {slot.slot}")
                 yield from _flow(slot.host, peer, flow)
 
-    def group_flows(self) -> dict[int, tuple[int, int]]:
-        """Returns bytes and packets of groups that left by each port that has any."""
-        octets, packets = ffi.new("uint64_t *"), ffi.new("uint64_t *")
-        found = {}
-        for port in range(lib.nupa_fabric_n_ports(self.handle)):
-            rc = lib.nupa_group_port(self.handle, port, octets, packets)
-            check(rc, f"cannot read the groups of port {port}")
-            if packets[0]:
-                found[port] = int(octets[0]), int(packets[0])
-        return found
-
     def net_counters(self, slot: int) -> dict[str, int]:
         """Returns `struct nupa_net_counters` by name, of a slot that is a queue of an interface."""
         found = ffi.new("struct nupa_net_counters *")

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
-from nupa.core.segment import HostTraffic, PortInfo
+from nupa._engine import ffi, lib
+from nupa.core.segment import HostTraffic, PortInfo, check
 
 #: Names of /sys/class/infiniband/*/ports/*/counters.  Data count words of 4 bytes; xmit_wait:
 #: operations that found the path down; xmit_discards: those given up because of it.
@@ -84,3 +86,17 @@ def count(
         counter["port_rcv_data"] //= _BYTES_PER_WORD
         counter["link_downed"] = port.link_downed
     return counters
+
+
+def group_flows(handle: Any) -> dict[int, tuple[int, int]]:
+    """Returns bytes and packets of groups that left by each port that has any.
+
+    *handle*: the fabric's `struct nupa_fabric *`.
+    """
+    octets, packets = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+    found = {}
+    for port in range(lib.nupa_fabric_n_ports(handle)):
+        check(lib.nupa_group_port(handle, port, octets, packets), f"cannot read port {port}")
+        if packets[0]:
+            found[port] = int(octets[0]), int(packets[0])
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nupa.fabric.counters import count
+from nupa.fabric.counters import count, group_flows
 from nupa.memory.region import as_dict, infos
 from nupa.topology.topology import speed_name
 
@@ -18,7 +18,7 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
     """Returns the whole state as plain values: the output of `nupa show --json`."""
     processes = fabric.processes()
     hosts, ports = fabric.hosts, fabric.ports
-    counters = count(ports, segment.flows(), segment.route, segment.group_flows())
+    counters = count(ports, segment.flows(), segment.route, group_flows(segment.handle))
     hw_counters = fabric.hw_counters()
     cache_requests = fabric.cache_requests()
     pids = {slot.slot: slot.pid for slot in processes}

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from nupa.base.errors import LocalError
-from nupa.collectives.board import RANKS_MAX
 from nupa.collectives.communicator import ALGORITHMS, OVERS, Algorithm, Over
 from nupa.collectives.elements import numpy
+from nupa.collectives.rank import RANKS_MAX
 from nupa.fabric import Fabric
 from nupa.measure.perf import ITERATIONS_MAX, SIZE_MAX_BYTES, PerfError, PerfUsageError
 from nupa.memory import reduction

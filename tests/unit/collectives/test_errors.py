@@ -13,7 +13,7 @@ import pytest
 
 from nupa.base.errors import LocalError
 from nupa.collectives import Communicator, RankError
-from nupa.collectives.board import NAME_BYTES_MAX, RANKS_MAX
+from nupa.collectives.rank import NAME_BYTES_MAX, RANKS_MAX
 from nupa.fabric import Fabric
 from tests.unit.collectives.rank_threads import NAME, check_all, run_ranks
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nupa.cli import main
-from nupa.collectives.board import RANKS_MAX
+from nupa.collectives.rank import RANKS_MAX
 from nupa.fabric import Fabric
 from nupa.measure import collective
 from nupa.measure.perf import ITERATIONS_MAX, SIZE_MAX_BYTES, PerfError
