@@ -18,6 +18,8 @@ from nupa.cli.model.common import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nupa.model.answer.answer import Answer
     from nupa.model.study.compare import Comparison
 
@@ -84,12 +86,21 @@ def _text(found: Comparison) -> str:
     )
     parts = [f"{found.work}", table(head, rows)]
     parts += [f"{name}: impossible: {error}" for name, error in found.errors.items()]
-    warnings: dict[str, list[str]] = {}
+    parts += _warnings(found)
+    return "\n".join(parts)
+
+
+def _warnings(found: Comparison) -> Iterator[str]:
+    """Yields each warning once, with all profiles, or fabrics, that it is of."""
+    of: dict[str, dict[str, None]] = {}
     for name, each in found.answers.items():
         for warning in each.warnings:
-            warnings.setdefault(warning, []).append(name)
-    parts += [f"{', '.join(names)}: warning: {text}" for text, names in warnings.items()]
-    return "\n".join(parts)
+            profile, colon, text = warning.partition(": ")
+            if not colon or " " in profile:
+                profile, text = name, warning
+            of.setdefault(text, {})[profile] = None
+    for text, names in of.items():
+        yield f"warning: {', '.join(names)}: {text}"
 
 
 def _row(name: str, one: Answer, found: Comparison, collective: bool) -> tuple[object, ...]:

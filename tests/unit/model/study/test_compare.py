@@ -194,3 +194,9 @@ def test_help_imports_none_of_the_model() -> None:
         check=True,
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_a_warning_of_several_profiles_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, "compare", "--work", "write:8", "--on", "roce-400,cxl-gen5x4,ib-hdr")
+    (line,) = [line for line in out.splitlines() if "no curve was measured" in line]
+    assert line.startswith("warning: roce-400, cxl-gen5x4: ")
