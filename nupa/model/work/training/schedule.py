@@ -16,7 +16,7 @@ from nupa.model.work.expand import expand
 from nupa.model.work.phase import Operation
 from nupa.model.work.training.layout import Layout
 
-OPERATIONS_MAX = 2_000_000
+OPERATIONS_MAX = 500_000
 FORWARD, BACKWARD = 1, 2  # a backward pass takes twice a forward pass
 
 
@@ -63,6 +63,7 @@ class Schedule:
 
     def run(self, gradients: Callable[[Schedule], None]) -> list[Operation]:
         """Returns all operations.  ModelError: there are too many."""
+        self._check(2 * self.batches * self.layers * self.layout.ranks)  # computations alone
         orders = [
             list(order(self.layout.pp, stage, self.batches)) for stage in range(self.layout.pp)
         ]
@@ -105,14 +106,10 @@ class Schedule:
         target = stage + 1 if way == "forward" else stage - 1
         if 0 <= target < self.layout.pp:
             self._send(stage, target, way, batch)
-        if len(self.operations) > OPERATIONS_MAX:
-            raise ModelError(
-                f"a step has more than {OPERATIONS_MAX} operations: give fewer ranks, layers or "
-                "micro-batches, or leave the engine out"
-            )
 
     def compute(self, stage: int, ns: float) -> None:
-        """Appends a computation of each rank of a stage."""
+        """Appends a computation of each rank of a stage.  ModelError as `collective`."""
+        self._check(self.layout.tp * self.layout.dp)
         for rank in self.ranks(stage):
             self.operations.append(
                 Operation(rank, rank, 0, "compute", self.last.get(rank, ()), round(ns))
@@ -120,10 +117,18 @@ class Schedule:
             self.last[rank] = (len(self.operations) - 1,)
 
     def collective(self, name: str, ranks: list[int], size_bytes: int) -> None:
-        """Appends a collective of some ranks."""
+        """Appends a collective of some ranks.  ModelError: there are too many operations."""
+        self._check(len(ranks) ** 2)
         after = [self.last.get(rank, ()) for rank in ranks]
         waits = expand(self.operations, name, ranks, size_bytes, after)
         self.last.update(zip(ranks, waits, strict=True))
+
+    def _check(self, more: int) -> None:
+        if len(self.operations) + more > OPERATIONS_MAX:
+            raise ModelError(
+                f"a step has more than {OPERATIONS_MAX} operations: give fewer ranks, layers or "
+                "micro-batches, or leave the engine out"
+            )
 
     def _exchange(self, stage: int) -> None:
         """Appends the collectives of a layer: of attention, and of the feed-forward network."""

@@ -243,6 +243,13 @@ def test_energy_is_that_of_all_groups_and_differs_by_medium() -> None:
     assert found["lpo"].time_ns == pytest.approx(found["fro"].time_ns, rel=0.01)
 
 
+def test_a_step_of_too_many_operations_is_refused_by_the_engines_that_run_each() -> None:
+    step = Training(replace(SMALL, layers=64), Layout(), 1 << 20)
+    assert predict(step, _gpus(8)).time_ns > 0
+    with pytest.raises(ModelError, match="a step has more than 500000 operations"):
+        predict(step, _gpus(8), engine="flows")
+
+
 def test_the_volume_of_a_dispatch_is_that_of_random_routing() -> None:
     seed = 15
     rng = random.Random(seed)
