@@ -15,6 +15,7 @@ from benchmarks import (
     net,
     packets,
     priority,
+    record,
     registration,
     transactions,
     ucx,
@@ -341,4 +342,5 @@ CASES = (
     *transactions.CASES,
     *model_packets.CASES,
     *capture.cases(_latency_us("send"), _latency_us("write")),
+    *record.cases(ib_write_lat=_latency_us("write"), ib_send_lat=_latency_us("send")),
 )

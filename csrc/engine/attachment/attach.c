@@ -136,6 +136,7 @@ static void engine_free(struct nupa_engine *engine)
 	}
 	nupa_cm_free(engine);
 	nupa_fault_free(engine);
+	nupa_recorder_close(engine->recorder, true); /* an attachment that was not made */
 	for (struct nupa_list *link; (link = nupa_list_pop(&engine->closed));)
 		nupa_context_free(container_of(link, struct nupa_context, link));
 	if (engine->qps)
@@ -281,6 +282,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		 * is for. */
 		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 		nupa_trace_follow(engine); /* before anything happens */
+		engine->recorder = nupa_recorder_open(engine);
 		nupa_fault_follow(engine);
 		nupa_store_release(&engine->slot->claim, engine->claim);
 		nupa_slot_flush(fabric, engine->slot_index);

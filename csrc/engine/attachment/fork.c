@@ -42,6 +42,8 @@ static void in_child(void)
 		engine->fenced = false; /* the parent's threads were not copied */
 		close(engine->life_fd); /* the parent's death must not wait for ours */
 		nupa_lock_init(&engine->lock);
+		nupa_recorder_close(engine->recorder, true);
+		engine->recorder = NULL;
 		nupa_mr_forget_in_child(engine);
 		nupa_bell_detach(engine);
 		nupa_bell_forget_in_child(engine->fabric);

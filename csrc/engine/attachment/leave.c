@@ -59,6 +59,10 @@ void nupa_engine_leave(struct nupa_engine *engine)
 	answer_all(engine, deadline_ns);
 	nupa_port_stop(engine);
 	close_all(engine, deadline_ns);
+	nupa_engine_lock(engine);
+	nupa_recorder_close(engine->recorder, false);
+	engine->recorder = NULL;
+	nupa_engine_unlock(engine);
 	if (!engine->qps_used) /* flushed with the rest of the slot */
 		nupa_store_release(&engine->slot->left_epoch, engine->epoch);
 	nupa_fabric_free_slot(engine->fabric, engine->slot_index);

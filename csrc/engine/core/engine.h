@@ -66,10 +66,11 @@ struct nupa_engine {
 	bool fault_duty; /* something is due because of faults: nupa_fault_run */
 	bool poisoned;   /* the message that is being handled is */
 	uint32_t trace;  /* NUPA_TRACE_WORD: what is recorded; 0: nothing */
-	struct nupa_list ack_pending; /* struct nupa_qp.ack_link */
-	struct nupa_list waiting;     /* struct nupa_qp.wait_link */
-	struct nupa_list reading;     /* struct nupa_qp.job_link */
-	struct nupa_list backlogs;    /* struct nupa_backlog.link */
+	struct nupa_recorder *recorder; /* record.h; NULL: the program is not recorded */
+	struct nupa_list ack_pending;   /* struct nupa_qp.ack_link */
+	struct nupa_list waiting;       /* struct nupa_qp.wait_link */
+	struct nupa_list reading;       /* struct nupa_qp.job_link */
+	struct nupa_list backlogs;      /* struct nupa_backlog.link */
 	uint64_t backlog_bytes;
 
 	struct nupa_fabric *fabric;

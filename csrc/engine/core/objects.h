@@ -55,11 +55,11 @@ struct nupa_cqe { /* one line */
 	uint32_t vendor_err;
 	uint32_t pad2;
 	uint64_t timestamp_ns;
-	uint64_t pad3;
+	uint64_t record_ticks; /* record.h */
 };
 NUPA_ASSERT_SIZE(struct nupa_cqe, 64);
 
-enum nupa_cq_note { NUPA_CQ_STAMPED = 1, NUPA_CQ_TRACED = 2 };
+enum nupa_cq_note { NUPA_CQ_STAMPED = 1, NUPA_CQ_TRACED = 2, NUPA_CQ_RECORDED = 4 };
 enum nupa_arm { NUPA_ARM_NONE, NUPA_ARM_SOLICITED, NUPA_ARM_NEXT };
 
 struct nupa_cq {

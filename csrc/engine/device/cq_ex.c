@@ -25,6 +25,8 @@ static int take(struct nupa_cq *cq)
 	}
 	cq->batch--;
 	cq->cursor = cq->ring[cq->head++ & cq->mask];
+	if (unlikely(cq->notes & NUPA_CQ_RECORDED))
+		nupa_record_taken(nupa_engine_of(cq->ibv.context)->recorder, cq, cq->head - 1);
 	cq->ibv_ex.status = cq->cursor.status;
 	cq->ibv_ex.wr_id = cq->cursor.wr_id;
 	return 0;

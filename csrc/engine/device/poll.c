@@ -33,6 +33,8 @@ int nupa_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **
 	nupa_engine_lock(engine);
 	nupa_engine_flush(engine);
 	nupa_port_takes_over(engine);
+	if (unlikely(engine->recorder))
+		nupa_record_wait(engine->recorder);
 	nupa_engine_unlock(engine);
 	/* An event may have gone with its CQ between fd and list: then wait for the next. */
 	while (!cq) {
@@ -106,6 +108,8 @@ static void poll_idle(struct nupa_engine *engine)
 /* The engine runs in the thread that polls (engine.h I2). */
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 {
+	if (unlikely(engine->recorder))
+		nupa_record_wait(engine->recorder);
 	nupa_store_relaxed(&engine->polls, engine->polls + 1);
 	cq->found_empty = cq->tail;
 	if (unlikely(++engine->polls_in_row == SPINNING_POLLS) &&
@@ -143,6 +147,8 @@ int nupa_poll_cq(struct ibv_cq *ibv, int num_entries, struct ibv_wc *wc)
 		nupa_cq_drive(engine, cq);
 	while (n < num_entries && cq->head != cq->tail)
 		fill_wc(&wc[n++], &cq->ring[cq->head++ & cq->mask]);
+	if (unlikely(n > 0 && cq->notes & NUPA_CQ_RECORDED))
+		nupa_record_taken(engine->recorder, cq, cq->head - (uint64_t)n);
 	if (unlikely(n == 0 && cq->overrun))
 		n = -1;
 	nupa_engine_unlock(engine);

@@ -153,11 +153,14 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 {
 	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
 	struct nupa_engine *engine = qp->engine;
-	uint64_t first;
+	const struct ibv_send_wr *list = wr;
+	uint64_t first, begun_ticks = 0;
 	int error = 0;
 
 	nupa_prefetch_write(qp->hot);
 	nupa_engine_lock(engine);
+	if (unlikely(engine->recorder))
+		begun_ticks = nupa_record_posting(engine->recorder);
 	first = qp->sq.posted;
 	/* IBTA 10.8.2.1: no sends before RTS; in SQE and ERR they are flushed. */
 	if (unlikely(qp->state < IBV_QPS_RTS))
@@ -185,6 +188,8 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 		else
 			nupa_requester_run(qp);
 	}
+	if (unlikely(engine->recorder))
+		nupa_record_posted(qp, begun_ticks, list, wr);
 	nupa_engine_unlock(engine);
 	return error;
 }

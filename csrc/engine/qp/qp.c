@@ -203,6 +203,8 @@ static void enter_state(struct nupa_qp *qp, enum ibv_qp_state from, enum ibv_qp_
 	qp->state = (uint8_t)to;
 	nupa_store_relaxed(&qp->ibv.state, to); /* programs look at it */
 	nupa_qp_publish(qp);
+	if (unlikely(qp->engine->recorder) && to == IBV_QPS_RTR)
+		nupa_record_qp(qp);
 	if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && qp->type != IBV_QPT_UD)
 		meet_peer(qp);
 	if (to == IBV_QPS_RTS)

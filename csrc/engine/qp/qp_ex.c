@@ -98,8 +98,11 @@ static int wr_complete(struct ibv_qp_ex *ibv)
 	struct nupa_qp *qp = qp_of(ibv);
 	struct nupa_builder *builder = qp->builder;
 	int error = builder->error ? builder->error : check_built(qp);
+	uint64_t begun_ticks = 0;
 
 	nupa_engine_lock(qp->engine);
+	if (unlikely(qp->engine->recorder))
+		begun_ticks = nupa_record_posting(qp->engine->recorder);
 	if (!error && qp->sq.posted != builder->first)
 		error = EBUSY; /* another thread posted meanwhile, by ibv_post_send or a reset */
 	if (likely(!error) && !express_built(qp)) {
@@ -111,6 +114,9 @@ static int wr_complete(struct ibv_qp_ex *ibv)
 		else
 			nupa_requester_run(qp);
 	}
+	if (unlikely(qp->engine->recorder))
+		nupa_record_built(qp, begun_ticks, builder->first,
+				  error ? builder->first : builder->next);
 	builder->building = false;
 	nupa_engine_unlock(qp->engine);
 	return error;

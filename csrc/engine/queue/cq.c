@@ -80,6 +80,8 @@ struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_
 	nupa_list_add(&engine->cqs, &cq->link);
 	if (engine->trace & NUPA_TRACE_ENTRIES)
 		cq->notes = NUPA_CQ_TRACED;
+	if (engine->recorder)
+		cq->notes |= NUPA_CQ_RECORDED;
 	if (channel)
 		channel_of(channel)->users++;
 	nupa_engine_unlock(engine);
@@ -189,6 +191,9 @@ void nupa_cq_tell(struct nupa_cq *cq, bool solicited)
 		cq->ring[(cq->tail - 1) & cq->mask].timestamp_ns = nupa_clock_ns();
 	if (cq->notes & NUPA_CQ_TRACED)
 		nupa_trace_completion(nupa_engine_of(cq->ibv.context), cq);
+	if (cq->notes & NUPA_CQ_RECORDED)
+		nupa_record_made(nupa_engine_of(cq->ibv.context)->recorder,
+				 &cq->ring[(cq->tail - 1) & cq->mask]);
 	if (cq->arm == NUPA_ARM_NONE || (cq->arm == NUPA_ARM_SOLICITED && !solicited) ||
 	    !cq->ibv.channel)
 		return;

@@ -4,6 +4,7 @@
 #define NUPA_QUEUE_H
 
 #include "engine/memory/memory.h"
+#include "engine/record/record.h"
 #include "engine/trace/trace.h"
 
 /* rq.c */

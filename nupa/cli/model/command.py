@@ -17,6 +17,8 @@ COMMANDS: tuple[str, ...] = (
     "why",
     "sweep",
     "power",
+    "replay",
+    "calibrate",
     "profiles",
     "validate",
 )

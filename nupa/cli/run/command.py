@@ -9,6 +9,8 @@ the program's parent.  It leases the host under the control lock before the prog
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from nupa.cli.common.argument import add_fabric, add_mover, count
 from nupa.cli.common.command import Subparsers, add_command
@@ -24,6 +26,7 @@ examples:
   nupa run -- ib_send_lat localhost
   nupa run --host host1 --mover relay -- ./my_program --its-own-options
   nupa run --capture x.pcapng -- ib_send_lat localhost
+  nupa run --record r -- mpirun -n 4 ./app       and then: nupa model replay r --on ib-ndr
 """
 
 
@@ -35,7 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
         _EPILOG,
         run,
         usage="nupa run [--fabric NAME] [--host HOST] [--mover MOVER] [--capture FILE] "
-        "-- COMMAND ...",
+        "[--record FOLDER] -- COMMAND ...",
     )
     add_fabric(parser)
     parser.add_argument(
@@ -57,6 +60,12 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--capture-snaplen", type=count, metavar="BYTES", help="keep the first BYTES of each packet"
     )
+    parser.add_argument(
+        "--record",
+        metavar="FOLDER",
+        help="record each operation of the program's processes, for `nupa model replay`; "
+        "programs that talk to each other share a folder",
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
 
 
@@ -70,9 +79,23 @@ def run(args: argparse.Namespace) -> int:
     if args.capture == "-":
         args.parser.error("stdout belongs to the command: name a file with --capture, or a FIFO")
     fabric, host = Fabric.lease(args.fabric, args.host, default_topology)
-    beside = None
+    env = environment(fabric.path, host.name, args.mover)
+    beside = []
     if args.capture:
         from nupa.cli.run.captured import captured
 
-        beside = captured(fabric, args.capture, args.capture_level, args.capture_snaplen)
-    return run_on(fabric, command, environment(fabric.path, host.name, args.mover), beside=beside)
+        beside.append(captured(fabric, args.capture, args.capture_level, args.capture_snaplen))
+    if args.record:
+        from nupa.cli.run.recorded import prepare, recorded
+
+        env["NUPA_RECORD"] = prepare(args.record, fabric.generation)
+        beside.append(recorded(env["NUPA_RECORD"]))
+    return run_on(fabric, command, env, beside=_together(beside))
+
+
+@contextmanager
+def _together(managers: list[AbstractContextManager[None]]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for manager in managers:
+            stack.enter_context(manager)
+        yield

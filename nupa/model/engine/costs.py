@@ -63,17 +63,17 @@ def _cost(path: Path, operation: str, size_bytes: int) -> Cost:
         if figure in profile.figures:
             limits.append(size_bytes / profile[figure] * 1e9)
     copied = profile.get("copied") > 0
-    post = profile.get("post") + (wire if copied else 0.0)
     tail = profile.get("write") + profile.get("completion") + profile.get("jitter")
     tail += profile.get("receive") if operation == "send" else 0.0
     ack = sum(stage.ns for stage in one_way(path, 0)) + profile.get("completion")
-    lead = profile.get("post")
+    post = lead = profile.get("post")
     if answered:
         lead = max(total - tail - wire - sum(s.ns for s in one_way(path, 0)), lead)
-    if copied:
+    if copied:  # the whole of it is the post
+        post = total - tail
         ack = lead = 0.0
     return Cost(
-        post=total if copied and answered else post,
+        post=post,
         lead=lead,
         wire=max(limits),
         flight=total - tail - lead,

@@ -9,8 +9,9 @@ from typing import Any
 
 from nupa.model.answer.answer import Answer, Stage
 from nupa.model.engine.timeline import Timeline
+from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
-from nupa.model.network.text import parse
+from nupa.model.network.text import of_profile, parse
 from nupa.model.work.schedule import Schedule
 
 
@@ -44,8 +45,18 @@ class Replay:
 
 
 def network_for(schedule: Schedule, text: str) -> Network:
-    """Returns the network that *text* names, with an endpoint for each rank at least."""
-    return parse(text, max(schedule.ranks, 2))
+    """Returns the network that *text* names, with an endpoint for each rank at least.
+
+    `here` is this machine, by the mover that was recorded: a profile of `nupa model calibrate`.
+    """
+    ranks = max(schedule.ranks, 2)
+    name = f"here-{schedule.mover or 'shared'}" if text == "here" else text
+    if not name.startswith("here-"):
+        return parse(name, ranks)
+    try:
+        return of_profile(name, ranks)
+    except ModelError as error:
+        raise ModelError(f"{error}; `nupa model calibrate` measures this machine") from error
 
 
 def replay(

@@ -45,7 +45,7 @@ def _recording(path: str) -> Schedule:
     try:
         here = load(f"here-{schedule.mover}")
     except ModelError:
-        return schedule
+        return schedule  # not calibrated: what its program needs to see a write counts as its own
     return schedule_of(recording, here.get("completion"))
 
 

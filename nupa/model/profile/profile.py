@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -99,6 +100,12 @@ def _files(folder: Traversable = _FOLDER) -> Iterator[tuple[str, Traversable]]:
             yield entry.name.removesuffix(".toml"), entry
 
 
+def own_folder() -> Path:
+    """Returns where this user's profiles lie, which `nupa model calibrate` writes."""
+    config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(config) / "nupa" / "profiles"
+
+
 def names(kind: str = "") -> list[str]:
     """Returns the names of the profiles that come with NUPA, of one kind or of all but bases."""
     found = sorted(name for name, _ in _files())
@@ -127,6 +134,9 @@ def _load(name: str, through: tuple[str, ...]) -> Profile:
     if name.endswith(".toml"):
         return parse(_read(Path(name)), name, through)
     known = dict(_files())
+    own = own_folder() / f"{name}.toml"
+    if name not in known and "/" not in name and own.is_file():
+        return parse(_read(own), str(own), through)
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
         raise ModelError(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nupa.model.errors import ModelError
 from nupa.model.recording.file import File, read_file
-from nupa.model.recording.layout import MOVERS, SUFFIX, TOOK_MAX, Flag, Kind, Record
+from nupa.model.recording.layout import MAGIC, MOVERS, SUFFIX, TOOK_MAX, Flag, Kind, Record
 
 FILES_MAX = 4096
 SAME_MACHINE_NS = 1_000_000  # clocks of one machine agree better than this
@@ -87,7 +87,10 @@ def read(path: str) -> Recording:
         )
     if len(paths) > FILES_MAX:
         raise ModelError(f"{path}: {len(paths)} files: at most {FILES_MAX} are read")
-    files = [read_file(each) for each in paths]
+    begun = [each for each in paths if not _is_empty(each)]
+    if not begun:
+        raise ModelError(f"{path}: its {len(paths)} processes ended before they recorded anything")
+    files = [read_file(each) for each in begun]
     files.sort(key=lambda file: (file.header.start_ns, file.path))
     clocks = _clocks(files)
     begin = min(clock.at(f.header.start_ticks) for f, clock in zip(files, clocks, strict=True))
@@ -95,7 +98,19 @@ def read(path: str) -> Recording:
         _process(file, clock._replace(ns=clock.ns - begin))
         for file, clock in zip(files, clocks, strict=True)
     ]
-    return Recording(place.name, tuple(processes), tuple(_warnings(files)))
+    warnings = [*_warnings(files)]
+    if len(begun) < len(paths):
+        warnings.append(f"{len(paths) - len(begun)} processes ended before they recorded anything")
+    return Recording(place.name, tuple(processes), tuple(warnings))
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether its process was killed before it wrote the header, which is last."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == bytes(len(MAGIC))
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror}") from error
 
 
 def _warnings(files: Sequence[File]) -> Iterator[str]:

@@ -29,6 +29,7 @@ LAYERS = (
     "engine/channel",
     "engine/memory",
     "engine/trace",
+    "engine/record",
     "engine/net",
     "engine/cm",
     "engine/queue",

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The recorder of an attachment: its file, window by window, and what calls add to it. */
+#define _GNU_SOURCE
+#include "engine/record/record.h"
+#include "base/clock.h"
+#include "base/hint.h"
+#include "engine/channel/channel.h"
+#include "engine/core/qp.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RECORDS_OF_WINDOW (NUPA_RECORD_WINDOW_BYTES / (uint32_t)sizeof(struct nupa_record))
+#define CLOCK_EVERY_NS UINT64_C(100000000) /* R4: so often, if anything is posted */
+#define CALIBRATE_NS UINT64_C(200000)
+#define CALIBRATE_RECORDS 256u
+#define MADE_IN_POST (UINT64_C(1) << 63) /* in a CQE's stamp */
+#define FILES_MAX 10000u
+
+struct nupa_recorder {
+	struct nupa_record *at, *end; /* of the window; NULL: the recording has ended (CUT) */
+	uint8_t *window;
+	uint64_t posting_ticks; /* 0: no call posts */
+	uint64_t clock_ticks;   /* the next CLOCK record is due */
+	uint64_t clock_every_ticks;
+	uint64_t file_bytes;
+	uint16_t threads;
+	int fd;
+};
+
+/* Of this thread: its number (+ 1) in the process, and whether a WAIT was its last record. */
+static _Thread_local uint16_t thread_number __attribute__((tls_model("initial-exec")));
+static _Thread_local bool thread_waits __attribute__((tls_model("initial-exec")));
+static uint16_t threads_seen;
+
+uint64_t nupa_record_ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc(); /* of one rate on all cores: constant_tsc, nonstop_tsc */
+#elif defined(__aarch64__)
+	uint64_t ticks;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks;
+#else
+	return nupa_clock_ns();
+#endif
+}
+
+static uint32_t ticks_between(uint64_t from, uint64_t to)
+{
+	return to < from ? 0 : to - from > UINT32_MAX ? UINT32_MAX : (uint32_t)(to - from);
+}
+
+/* --- windows ------------------------------------------------------------------------- */
+
+/* Maps one more window at the end of the file; NULL, and errno. */
+static uint8_t *map_window(struct nupa_recorder *recorder)
+{
+	/* R5; a store into a hole of a full disk would end the program. */
+	int error =
+	    posix_fallocate(recorder->fd, (off_t)recorder->file_bytes, NUPA_RECORD_WINDOW_BYTES);
+	void *window;
+
+	if (error) {
+		errno = error;
+		return NULL;
+	}
+	window = mmap(NULL, NUPA_RECORD_WINDOW_BYTES, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_POPULATE, recorder->fd, (off_t)recorder->file_bytes);
+	if (window == MAP_FAILED)
+		return NULL;
+	recorder->file_bytes += NUPA_RECORD_WINDOW_BYTES;
+	return window;
+}
+
+static void use_window(struct nupa_recorder *recorder, uint8_t *window)
+{
+	recorder->window = window;
+	recorder->at = (struct nupa_record *)(void *)window;
+	recorder->end = recorder->at + RECORDS_OF_WINDOW - 1; /* the last: next_window */
+}
+
+static void put_clock(struct nupa_recorder *recorder, uint64_t begun_ticks)
+{
+	struct nupa_record *record = recorder->at++;
+	uint64_t now_ns = nupa_clock_ns();
+
+	record->ticks = nupa_record_ticks();
+	record->took_ticks = ticks_between(begun_ticks, record->ticks);
+	record->qpn = (uint32_t)now_ns;
+	record->peer = (uint32_t)(now_ns >> 32);
+	recorder->clock_ticks = record->ticks + recorder->clock_every_ticks;
+	nupa_store_release(&record->kind, NUPA_RECORD_CLOCK);
+}
+
+static void next_window(struct nupa_recorder *recorder)
+{
+	uint64_t begun_ticks = nupa_record_ticks();
+	uint8_t *window = map_window(recorder);
+
+	if (!window) {
+		nupa_hint("the recording ends here: %s", strerror(errno));
+		recorder->end->ticks = begun_ticks;
+		nupa_store_release(&recorder->end->kind, NUPA_RECORD_CUT);
+		recorder->at = recorder->end = NULL;
+		return;
+	}
+	put_clock(recorder, begun_ticks);
+	munmap(recorder->window, NUPA_RECORD_WINDOW_BYTES);
+	use_window(recorder, window);
+}
+
+static uint16_t this_thread(void)
+{
+	if (unlikely(!thread_number))
+		thread_number = __atomic_add_fetch(&threads_seen, 1, __ATOMIC_RELAXED);
+	return thread_number;
+}
+
+/* The next record with all but its kind unset; NULL: the recording has ended. */
+static inline struct nupa_record *begin(struct nupa_recorder *recorder, uint64_t ticks)
+{
+	struct nupa_record *record;
+
+	if (unlikely(recorder->at == recorder->end)) {
+		if (!recorder->at)
+			return NULL;
+		next_window(recorder);
+		if (!recorder->at)
+			return NULL;
+	}
+	record = recorder->at;
+	record->ticks = ticks;
+	record->thread = this_thread();
+	return record;
+}
+
+static inline void finish(struct nupa_recorder *recorder, struct nupa_record *record,
+			  enum nupa_record_kind kind)
+{
+	nupa_store_release(&record->kind, (uint8_t)kind);
+	recorder->at = record + 1;
+}
+
+/* --- calls --------------------------------------------------------------------------- */
+
+uint64_t nupa_record_posting(struct nupa_recorder *recorder)
+{
+	return recorder->posting_ticks = nupa_record_ticks();
+}
+
+static inline void put_post(struct nupa_recorder *recorder, const struct nupa_record *what)
+{
+	struct nupa_record *record = begin(recorder, what->ticks);
+
+	if (unlikely(!record))
+		return;
+	record->took_ticks = what->took_ticks;
+	record->qpn = what->qpn;
+	record->peer = what->peer;
+	record->bytes = what->bytes;
+	record->opcode = what->opcode;
+	record->flags = what->flags;
+	record->mover = what->mover;
+	finish(recorder, record, NUPA_RECORD_POST);
+}
+
+static uint8_t flags_of(const struct nupa_qp *qp, uint32_t send_flags)
+{
+	return (uint8_t)((send_flags & IBV_SEND_SIGNALED || qp->sq_sig_all ? NUPA_RECORD_SIGNALED
+									   : 0u) |
+			 (send_flags & IBV_SEND_INLINE ? NUPA_RECORD_INLINE : 0u) |
+			 (send_flags & IBV_SEND_FENCE ? NUPA_RECORD_FENCE : 0u));
+}
+
+/* What all requests of a call that returns now have in common. */
+static inline struct nupa_record posted(const struct nupa_qp *qp, uint64_t begun_ticks)
+{
+	uint64_t now_ticks = nupa_record_ticks();
+	struct nupa_recorder *recorder = qp->engine->recorder;
+
+	thread_waits = false;
+	recorder->posting_ticks = 0;
+	if (unlikely(now_ticks > recorder->clock_ticks) && recorder->at != recorder->end)
+		put_clock(recorder, now_ticks);
+	return (struct nupa_record){
+		.ticks = begun_ticks,
+		.took_ticks = ticks_between(begun_ticks, now_ticks),
+		.qpn = qp->ibv.qp_num,
+		.mover = qp->channel ? (uint8_t)qp->channel->mover : 0,
+	};
+}
+
+void nupa_record_posted(struct nupa_qp *qp, uint64_t begun_ticks, const struct ibv_send_wr *wr,
+			const struct ibv_send_wr *end)
+{
+	struct nupa_record what = posted(qp, begun_ticks);
+	uint8_t same_call = 0;
+
+	for (; wr && wr != end; wr = wr->next) {
+		uint64_t bytes = 0;
+
+		for (int i = 0; i < wr->num_sge; i++)
+			bytes += wr->sg_list[i].length;
+		what.bytes = (uint32_t)bytes;
+		what.peer = qp->type == IBV_QPT_UD ? wr->wr.ud.remote_qpn : 0;
+		what.opcode = (uint8_t)wr->opcode;
+		what.flags = flags_of(qp, wr->send_flags) | same_call;
+		same_call = NUPA_RECORD_SAME_CALL;
+		put_post(qp->engine->recorder, &what);
+	}
+}
+
+void nupa_record_built(struct nupa_qp *qp, uint64_t begun_ticks, uint64_t first, uint64_t end)
+{
+	struct nupa_record what = posted(qp, begun_ticks);
+	uint8_t same_call = 0;
+
+	for (uint64_t index = first; index != end; index++) {
+		const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
+
+		what.bytes = wqe->length_bytes;
+		what.peer = qp->type == IBV_QPT_UD ? wqe->dest_qpn : 0;
+		what.opcode = wqe->opcode;
+		what.flags = flags_of(qp, wqe->flags) | same_call;
+		same_call = NUPA_RECORD_SAME_CALL;
+		put_post(qp->engine->recorder, &what);
+	}
+}
+
+void nupa_record_made(const struct nupa_recorder *recorder, struct nupa_cqe *cqe)
+{
+	if (unlikely(!recorder))
+		return;
+	cqe->record_ticks =
+	    recorder->posting_ticks ? recorder->posting_ticks | MADE_IN_POST : nupa_record_ticks();
+}
+
+void nupa_record_taken(struct nupa_recorder *recorder, const struct nupa_cq *cq, uint64_t first)
+{
+	uint64_t now_ticks = nupa_record_ticks();
+	uint8_t same_call = 0;
+
+	if (unlikely(!recorder))
+		return; /* other threads still run while the process exits */
+	thread_waits = false;
+	for (uint64_t index = first; index != cq->head; index++) {
+		const struct nupa_cqe *cqe = &cq->ring[index & cq->mask];
+		uint64_t made_ticks = cqe->record_ticks & ~MADE_IN_POST;
+		struct nupa_record *record = begin(recorder, now_ticks);
+
+		if (unlikely(!record))
+			return;
+		record->took_ticks = ticks_between(made_ticks, now_ticks);
+		record->qpn = cqe->qp_num;
+		record->peer = cqe->src_qp;
+		record->bytes = cqe->byte_len;
+		record->opcode = cqe->opcode;
+		record->status = cqe->status;
+		record->flags =
+		    same_call | (cqe->record_ticks & MADE_IN_POST ? NUPA_RECORD_MADE_IN_POST : 0);
+		same_call = NUPA_RECORD_SAME_CALL;
+		finish(recorder, record, NUPA_RECORD_COMPLETION);
+	}
+}
+
+void nupa_record_wait(struct nupa_recorder *recorder)
+{
+	struct nupa_record *record;
+
+	if (thread_waits)
+		return;
+	thread_waits = true;
+	record = begin(recorder, nupa_record_ticks());
+	if (record)
+		finish(recorder, record, NUPA_RECORD_WAIT);
+}
+
+void nupa_record_qp(const struct nupa_qp *qp)
+{
+	struct nupa_recorder *recorder = qp->engine->recorder;
+	struct nupa_record *record = begin(recorder, nupa_record_ticks());
+
+	if (!record)
+		return;
+	record->qpn = qp->ibv.qp_num;
+	record->peer = qp->dest_qpn;
+	record->bytes = qp->dest_host;
+	record->opcode = qp->type;
+	finish(recorder, record, NUPA_RECORD_QP);
+}
+
+/* --- files --------------------------------------------------------------------------- */
+
+static int make_file(const char *folder, const char *host)
+{
+	for (uint32_t i = 0; i < FILES_MAX; i++) { /* a fork or another container has our pid */
+		char path[4096];
+		int fd;
+
+		if ((size_t)snprintf(path, sizeof(path), "%s/%s-%d-%u.nrec", folder, host,
+				     (int)getpid(), i) >= sizeof(path)) {
+			errno = ENAMETOOLONG;
+			return -1;
+		}
+		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (fd >= 0 || errno != EEXIST)
+			return fd;
+	}
+	return -1;
+}
+
+/* How fast the counter is, and what a record costs where the window is warm. */
+static void calibrate(struct nupa_recorder *recorder, struct nupa_record_header *header)
+{
+	struct nupa_record *first = recorder->at, what = { 0 };
+	uint64_t ticks = nupa_record_ticks(), ns = nupa_clock_ns(), now_ns;
+
+	header->start_ticks = ticks;
+	header->start_ns = ns;
+	do
+		now_ns = nupa_clock_ns();
+	while (now_ns - ns < CALIBRATE_NS);
+	header->ticks_per_s = (nupa_record_ticks() - ticks) * UINT64_C(1000000000) / (now_ns - ns);
+	recorder->clock_every_ticks = header->ticks_per_s / (UINT64_C(1000000000) / CLOCK_EVERY_NS);
+	for (int round = 0; round < 2; round++) { /* the first one warms */
+		recorder->at = first;
+		ticks = nupa_record_ticks();
+		for (uint32_t i = 0; i < CALIBRATE_RECORDS; i++) {
+			what.ticks = nupa_record_posting(recorder);
+			what.took_ticks = ticks_between(what.ticks, nupa_record_ticks());
+			put_post(recorder, &what);
+		}
+		header->post_ticks = ticks_between(ticks, nupa_record_ticks()) / CALIBRATE_RECORDS;
+	}
+	for (int round = 0; round < 2; round++) {
+		recorder->at = first;
+		ticks = nupa_record_ticks();
+		for (uint32_t i = 0; i < CALIBRATE_RECORDS; i++) {
+			what.ticks = nupa_record_ticks();
+			put_post(recorder, &what);
+		}
+		header->completion_ticks =
+		    ticks_between(ticks, nupa_record_ticks()) / CALIBRATE_RECORDS;
+	}
+	recorder->posting_ticks = 0;
+	recorder->at = first;
+	memset(first, 0, CALIBRATE_RECORDS * sizeof(*first));
+}
+
+/* As Open MPI, PMIx, MPICH and Slurm say it. */
+static uint32_t rank_of_launcher(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+					     "SLURM_PROCID" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *text = getenv(names[i]);
+
+		if (text && *text >= '0' && *text <= '9')
+			return (uint32_t)strtoul(text, NULL, 10) + 1;
+	}
+	return 0;
+}
+
+static void fill_header(struct nupa_record_header *header, const struct nupa_engine *engine)
+{
+	header->version = NUPA_RECORD_VERSION;
+	header->header_bytes = NUPA_RECORD_HEADER_BYTES;
+	header->record_bytes = sizeof(struct nupa_record);
+	header->pid = (uint32_t)getpid();
+	header->host = engine->host;
+	header->slot = engine->slot_index;
+	header->generation = engine->fabric->geometry.generation;
+	header->rank = rank_of_launcher();
+	snprintf(header->host_name, sizeof(header->host_name), "%s",
+		 engine->fabric->hosts[engine->host].name);
+	snprintf(header->program, sizeof(header->program), "%s", program_invocation_short_name);
+}
+
+struct nupa_recorder *nupa_recorder_open(const struct nupa_engine *engine)
+{
+	const char *folder = secure_getenv("NUPA_RECORD");
+	struct nupa_record_header header = { 0 };
+	struct nupa_recorder *recorder;
+	uint8_t *window;
+
+	if (!folder || !*folder)
+		return NULL;
+	recorder = calloc(1, sizeof(*recorder));
+	if (!recorder)
+		return NULL;
+	recorder->file_bytes = NUPA_RECORD_HEADER_BYTES;
+	recorder->fd = make_file(folder, engine->fabric->hosts[engine->host].name);
+	window = recorder->fd < 0 ? NULL : map_window(recorder);
+	if (!window) {
+		nupa_hint("no recording in %s: %s", folder, strerror(errno));
+		nupa_recorder_close(recorder, true);
+		return NULL;
+	}
+	use_window(recorder, window);
+	fill_header(&header, engine);
+	calibrate(recorder, &header);
+	memcpy(header.magic, NUPA_RECORD_MAGIC, sizeof(header.magic));
+	if (pwrite(recorder->fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
+		nupa_hint("no recording in %s: %s", folder, strerror(errno));
+		nupa_recorder_close(recorder, true);
+		return NULL;
+	}
+	put_clock(recorder, nupa_record_ticks());
+	return recorder;
+}
+
+void nupa_recorder_close(struct nupa_recorder *recorder, bool copy)
+{
+	if (!recorder)
+		return;
+	if (!copy && recorder->at) {
+		uint64_t used_bytes;
+		struct nupa_record *record;
+
+		put_clock(recorder, nupa_record_ticks()); /* at most the place of a CUT */
+		if (recorder->at <= recorder->end) {
+			record = recorder->at;
+			record->ticks = nupa_record_ticks();
+			finish(recorder, record, NUPA_RECORD_LEFT);
+		}
+		used_bytes = (uint64_t)((uint8_t *)recorder->at - recorder->window);
+		(void)!ftruncate(recorder->fd, (off_t)(recorder->file_bytes -
+						       NUPA_RECORD_WINDOW_BYTES + used_bytes));
+	}
+	if (recorder->window)
+		munmap(recorder->window, NUPA_RECORD_WINDOW_BYTES);
+	if (recorder->fd >= 0)
+		close(recorder->fd);
+	free(recorder);
+}
