@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -19,6 +20,7 @@ from nupa.fabric import Fabric
 from nupa.measure import perf
 from nupa.model.recording.layout import Flag, Kind
 from nupa.model.recording.recording import read
+from nupa.programs import perftest
 from nupa.programs.cpus import pick_two
 from nupa.programs.perftest import Operation
 
@@ -83,11 +85,15 @@ def measure(fabric: Fabric, mover: str, tick: Callable[[str], None] = lambda _wh
     write = {size: latency_ns("write", size) for size in _ITERATIONS}
     send_ns = latency_ns("send", SMALL_BYTES)
     read_ns = latency_ns("read", SMALL_BYTES)
-    tick("write bw")
-    stream = _run(fabric, mover, "write", "bw", SMALL_BYTES)
-    messages_per_s = float(stream.results[0]["message_rate_m_per_s"]) * 1e6
+    tick("write bw, send bw")
+    messages_per_s = 1e6 * max(
+        float(stream.results[0]["message_rate_m_per_s"])
+        for stream in (
+            _run(fabric, mover, operation, "bw", SMALL_BYTES) for operation in ("write", "send")
+        )
+    )
     tick("a recorded write lat")
-    post_ns, copied = _posts(fabric, mover)
+    post_ns, polled_ns, copied = _posts(fabric, mover)
     rate = (STREAM_BYTES - LARGE_BYTES) / (write[STREAM_BYTES] - write[LARGE_BYTES]) * 1e9
     rate = max(rate, 1.0)
     # Of the first bytes: what they take beside the rate.  Where they are faster, the rate is
@@ -103,6 +109,7 @@ def measure(fabric: Fabric, mover: str, tick: Callable[[str], None] = lambda _wh
         "packet_copy": first,
         "post": post_ns,
         "completion": seen_ns,
+        "polled": polled_ns,
         "receive": max(send_ns - write[SMALL_BYTES], 0.0),
         "respond": max(read_ns - post_ns - (0.0 if copied else seen_ns), 0.0),
         "message_rate": messages_per_s,
@@ -113,7 +120,7 @@ def measure(fabric: Fabric, mover: str, tick: Callable[[str], None] = lambda _wh
 
 
 def _run(
-    fabric: Fabric, mover: str, operation: Operation, kind: perf.Kind, size_bytes: int
+    fabric: Fabric, mover: str, operation: Operation, kind: perftest.Kind, size_bytes: int
 ) -> perf.Measured:
     job = perf.make_job(
         operation,
@@ -124,8 +131,10 @@ def _run(
     return perf.measure(job, fabric=fabric.name, mover=mover, cpus=pick_two())
 
 
-def _posts(fabric: Fabric, mover: str) -> tuple[float, bool]:
-    """Returns what a small post takes, and whether it is complete when it returns."""
+def _posts(fabric: Fabric, mover: str) -> tuple[float, float, bool]:
+    """Returns what a small post takes, how long after a landed write the next one begins, and
+    whether a post is complete when it returns.
+    """
     with tempfile.TemporaryDirectory(prefix="nupa-here-") as folder:
         with _environment(_RECORD, folder):
             _run(fabric, mover, "write", "lat", SMALL_BYTES)
@@ -135,7 +144,10 @@ def _posts(fabric: Fabric, mover: str) -> tuple[float, bool]:
     in_post = sum(bool(call.flags & Flag.MADE_IN_POST) for call in made)
     # The reading of the counter that ends the call is in its time; costs of a call have two.
     own_ns = median(call.cost_ns for call in posts) / 3
-    return median(call.took_ns for call in posts) - own_ns, in_post * 2 > len(made)
+    posts.sort(key=lambda call: call.at_ns)
+    gaps = [b.at_ns - a.at_ns - a.took_ns for a, b in pairwise(posts) if a.qpn != b.qpn]
+    post_ns = median(call.took_ns for call in posts) - own_ns
+    return post_ns, max(median(gaps), 0.0), in_post * 2 > len(made)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ int nupa_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **
 	nupa_engine_flush(engine);
 	nupa_port_takes_over(engine);
 	if (unlikely(engine->recorder))
-		nupa_record_wait(engine->recorder);
+		nupa_record_wait(engine->recorder, false);
 	nupa_engine_unlock(engine);
 	/* An event may have gone with its CQ between fd and list: then wait for the next. */
 	while (!cq) {
@@ -109,7 +109,7 @@ static void poll_idle(struct nupa_engine *engine)
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 {
 	if (unlikely(engine->recorder))
-		nupa_record_wait(engine->recorder);
+		nupa_record_wait(engine->recorder, true);
 	nupa_store_relaxed(&engine->polls, engine->polls + 1);
 	cq->found_empty = cq->tail;
 	if (unlikely(++engine->polls_in_row == SPINNING_POLLS) &&

@@ -23,15 +23,20 @@
 #define CALIBRATE_RECORDS 256u
 #define MADE_IN_POST (UINT64_C(1) << 63) /* in a CQE's stamp */
 #define FILES_MAX 10000u
+#define MOVER_EVERY 64u
+#define AHEAD 6 /* records: three lines, which arrive while the program works */
 
 struct nupa_recorder {
 	struct nupa_record *at, *end; /* of the window; NULL: the recording has ended (CUT) */
 	uint8_t *window;
 	uint64_t posting_ticks; /* 0: no call posts */
+	uint64_t last_ticks;    /* the last reading in a record */
 	uint64_t clock_ticks;   /* the next CLOCK record is due */
 	uint64_t clock_every_ticks;
 	uint64_t file_bytes;
-	uint16_t threads;
+	uint32_t calls; /* that posted */
+	uint8_t mover;  /* the last one seen, enum nupa_mover */
+	bool polls;     /* completions are made by the threads that poll for them */
 	int fd;
 };
 
@@ -148,6 +153,7 @@ static inline void finish(struct nupa_recorder *recorder, struct nupa_record *re
 {
 	nupa_store_release(&record->kind, (uint8_t)kind);
 	recorder->at = record + 1;
+	nupa_prefetch_write(record + AHEAD); /* beyond the window: it does no harm */
 }
 
 /* --- calls --------------------------------------------------------------------------- */
@@ -189,13 +195,17 @@ static inline struct nupa_record posted(const struct nupa_qp *qp, uint64_t begun
 
 	thread_waits = false;
 	recorder->posting_ticks = 0;
+	recorder->last_ticks = now_ticks;
+	/* The line of the channel's header is shared with the peer: seldom. */
+	if (unlikely(recorder->calls++ % MOVER_EVERY == 0) && qp->channel)
+		recorder->mover = (uint8_t)nupa_load_relaxed(&qp->channel->tx.header->mover);
 	if (unlikely(now_ticks > recorder->clock_ticks) && recorder->at != recorder->end)
 		put_clock(recorder, now_ticks);
 	return (struct nupa_record){
 		.ticks = begun_ticks,
 		.took_ticks = ticks_between(begun_ticks, now_ticks),
 		.qpn = qp->ibv.qp_num,
-		.mover = qp->channel ? (uint8_t)qp->channel->mover : 0,
+		.mover = recorder->mover,
 	};
 }
 
@@ -240,21 +250,30 @@ void nupa_record_made(const struct nupa_recorder *recorder, struct nupa_cqe *cqe
 {
 	if (unlikely(!recorder))
 		return;
-	cqe->record_ticks =
-	    recorder->posting_ticks ? recorder->posting_ticks | MADE_IN_POST : nupa_record_ticks();
+	if (recorder->posting_ticks)
+		cqe->record_ticks = recorder->posting_ticks | MADE_IN_POST;
+	else /* a poll's own: it is about to be taken, and no second reading is worth it */
+		cqe->record_ticks = recorder->polls ? 0 : nupa_record_ticks();
 }
 
 void nupa_record_taken(struct nupa_recorder *recorder, const struct nupa_cq *cq, uint64_t first)
 {
-	uint64_t now_ticks = nupa_record_ticks();
+	uint64_t now_ticks;
 	uint8_t same_call = 0;
 
 	if (unlikely(!recorder))
 		return; /* other threads still run while the process exits */
+	/* R6 */
+	if (thread_waits)
+		recorder->last_ticks = nupa_record_ticks();
+	else
+		same_call = NUPA_RECORD_AT_ONCE;
+	now_ticks = recorder->last_ticks;
 	thread_waits = false;
 	for (uint64_t index = first; index != cq->head; index++) {
 		const struct nupa_cqe *cqe = &cq->ring[index & cq->mask];
-		uint64_t made_ticks = cqe->record_ticks & ~MADE_IN_POST;
+		uint64_t made_ticks =
+		    cqe->record_ticks ? cqe->record_ticks & ~MADE_IN_POST : now_ticks;
 		struct nupa_record *record = begin(recorder, now_ticks);
 
 		if (unlikely(!record))
@@ -267,15 +286,16 @@ void nupa_record_taken(struct nupa_recorder *recorder, const struct nupa_cq *cq,
 		record->status = cqe->status;
 		record->flags =
 		    same_call | (cqe->record_ticks & MADE_IN_POST ? NUPA_RECORD_MADE_IN_POST : 0);
-		same_call = NUPA_RECORD_SAME_CALL;
+		same_call |= NUPA_RECORD_SAME_CALL;
 		finish(recorder, record, NUPA_RECORD_COMPLETION);
 	}
 }
 
-void nupa_record_wait(struct nupa_recorder *recorder)
+void nupa_record_wait(struct nupa_recorder *recorder, bool polls)
 {
 	struct nupa_record *record;
 
+	recorder->polls = polls;
 	if (thread_waits)
 		return;
 	thread_waits = true;
@@ -351,7 +371,13 @@ static void calibrate(struct nupa_recorder *recorder, struct nupa_record_header 
 		header->completion_ticks =
 		    ticks_between(ticks, nupa_record_ticks()) / CALIBRATE_RECORDS;
 	}
+	ticks = nupa_record_ticks();
+	recorder->at = first;
+	for (uint32_t i = 0; i < CALIBRATE_RECORDS; i++)
+		put_post(recorder, &what);
+	header->at_once_ticks = ticks_between(ticks, nupa_record_ticks()) / CALIBRATE_RECORDS;
 	recorder->posting_ticks = 0;
+	recorder->last_ticks = ticks;
 	recorder->at = first;
 	memset(first, 0, CALIBRATE_RECORDS * sizeof(*first));
 }

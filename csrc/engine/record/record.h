@@ -9,13 +9,16 @@
  *
  *   R1  All is stored with the engine's lock, in order of time of each thread.  `kind` is stored
  *       last, so a record with a kind is whole, and the first one without is the end.  The file of
- * a killed process is valid up to there. R2  A record is made once: of a request when the call that
- * posted it returns; of a completion when the program takes it from its queue.  A completion that
- * is never taken has none. R3  Completions of one send queue come in its order; each ends all
- * requests before it. R4  Times are ticks of the machine's counter.  CLOCK records pair them with
- * CLOCK_MONOTONIC, which all processes of a machine share. R5  A file changes size by whole
- * windows, which are allocated before they are mapped.  On a full disk the recording ends with CUT,
- * and the program continues. */
+ *       a killed process is valid up to there.
+ *   R2  A record is made once: of a request when the call that posted it returns; of a completion
+ *       when the program takes it from its queue.  A completion that is never taken has none.
+ *   R3  Completions of one send queue come in its order; each ends all requests before it.
+ *   R4  Times are ticks of the machine's counter.  CLOCK records pair them with CLOCK_MONOTONIC,
+ *       which all processes of a machine share.
+ *   R5  A file grows by whole windows, which are allocated before they are mapped.  On a full disk
+ *       the recording ends with CUT, and the program continues.
+ *   R6  A completion that a thread found without waiting has the time of the record before it: what
+ *       the poll took belongs to the next gap. */
 #ifndef NUPA_RECORD_H
 #define NUPA_RECORD_H
 
@@ -43,6 +46,7 @@ enum nupa_record_flag {
 	NUPA_RECORD_FENCE = 4,
 	NUPA_RECORD_SAME_CALL = 8,     /* POST, COMPLETION: of the same call as the one before */
 	NUPA_RECORD_MADE_IN_POST = 16, /* COMPLETION: the call that posted it completed it */
+	NUPA_RECORD_AT_ONCE = 32,      /* COMPLETION: R6 */
 };
 
 struct nupa_record {
@@ -57,7 +61,7 @@ struct nupa_record {
 	uint8_t opcode;  /* enum ibv_wr_opcode; COMPLETION: enum ibv_wc_opcode; QP: ibv_qp_type */
 	uint8_t status;  /* COMPLETION: enum ibv_wc_status */
 	uint8_t flags;   /* enum nupa_record_flag */
-	uint8_t mover;   /* POST: enum nupa_mover of the channel to the peer */
+	uint8_t mover;   /* POST: enum nupa_mover, as it was at most 64 posts before */
 	uint8_t pad;
 	uint8_t kind; /* R1 */
 };
@@ -72,8 +76,8 @@ struct nupa_record_header {
 	uint64_t start_ticks, start_ns;        /* when the attachment was made */
 	uint64_t ticks_per_s;                  /* roughly: CLOCK records say it better */
 	uint32_t post_ticks, completion_ticks; /* what the recorder itself adds to such a call */
-	uint32_t rank; /* + 1, as a launcher of MPI programs says; 0: none does */
-	uint32_t pad;
+	uint32_t rank;          /* + 1, as a launcher of MPI programs says; 0: none does */
+	uint32_t at_once_ticks; /* as completion_ticks: of one that was found at once (R6) */
 	char host_name[64];
 	char program[64]; /* its path's last part */
 };
@@ -103,8 +107,8 @@ void nupa_record_built(struct nupa_qp *qp, uint64_t begun_ticks, uint64_t first,
 void nupa_record_made(const struct nupa_recorder *recorder, struct nupa_cqe *cqe);
 /* The program takes completions of a queue, from *first* up to its head. */
 void nupa_record_taken(struct nupa_recorder *recorder, const struct nupa_cq *cq, uint64_t first);
-/* The thread found no completion, and polls or sleeps until there is one. */
-void nupa_record_wait(struct nupa_recorder *recorder);
+/* The thread found no completion, and polls (or sleeps) until there is one. */
+void nupa_record_wait(struct nupa_recorder *recorder, bool polls);
 void nupa_record_qp(const struct nupa_qp *qp);
 
 #endif

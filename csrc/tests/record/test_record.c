@@ -163,7 +163,7 @@ TEST(a_completion_says_whether_its_own_post_made_it)
 	}
 	found = read_file(&s, 0);
 	CHECK_EQ(found.records[nth(&found, NUPA_RECORD_COMPLETION, 2)].flags,
-		 NUPA_RECORD_MADE_IN_POST);
+		 NUPA_RECORD_MADE_IN_POST | NUPA_RECORD_AT_ONCE);
 	free(found.records);
 	stage_close(&s);
 }

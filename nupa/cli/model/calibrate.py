@@ -45,9 +45,7 @@ def run(args: argparse.Namespace) -> int:
         for mover in movers:
             progress.step(mover)
             try:
-                found = measure(
-                    fabric, mover, lambda what, m=mover: progress.detail(f"{m}: {what}")
-                )
+                found = measure(fabric, mover, progress.detail)
             except PerfError as error:
                 fail(f"{mover} was left out: {error}")
                 continue

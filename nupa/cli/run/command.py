@@ -9,7 +9,7 @@ the program's parent.  It leases the host under the control lock before the prog
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from nupa.cli.common.argument import add_fabric, add_mover, count
@@ -88,13 +88,13 @@ def run(args: argparse.Namespace) -> int:
     if args.record:
         from nupa.cli.run.recorded import prepare, recorded
 
-        env["NUPA_RECORD"] = prepare(args.record, fabric.generation)
+        env["NUPA_RECORD"] = prepare(args.record, int(fabric.generation, 16))
         beside.append(recorded(env["NUPA_RECORD"]))
     return run_on(fabric, command, env, beside=_together(beside))
 
 
 @contextmanager
-def _together(managers: list[AbstractContextManager[None]]) -> Iterator[None]:
+def _together(managers: Sequence[AbstractContextManager[None]]) -> Iterator[None]:
     with ExitStack() as stack:
         for manager in managers:
             stack.enter_context(manager)

@@ -38,15 +38,20 @@ class Costs:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._found: dict[tuple[int, str, int], Cost] = {}
+        self._of_pair: dict[tuple[int, int, str, int], Cost] = {}
 
     def of(self, rank: int, peer: int, operation: str, size_bytes: int) -> Cost:
         """Returns the cost of a message from endpoint *rank* to *peer*."""
-        level = self._network.level_between(rank, peer)
-        key = (level, operation, size_bytes)
-        cost = self._found.get(key)
+        near = (rank, peer, operation, size_bytes)
+        cost = self._of_pair.get(near)
         if cost is None:
-            path = self._network.level_path(level)
-            cost = self._found[key] = _cost(path, operation, size_bytes)
+            level = self._network.level_between(rank, peer)
+            key = (level, operation, size_bytes)
+            cost = self._found.get(key)
+            if cost is None:
+                path = self._network.level_path(level)
+                cost = self._found[key] = _cost(path, operation, size_bytes)
+            self._of_pair[near] = cost
         return cost
 
 

@@ -46,7 +46,7 @@ def _recording(path: str) -> Schedule:
         here = load(f"here-{schedule.mover}")
     except ModelError:
         return schedule  # not calibrated: what its program needs to see a write counts as its own
-    return schedule_of(recording, here.get("completion"))
+    return schedule_of(recording, here.get("polled", here.get("completion")))
 
 
 def _text(place: Path) -> str:

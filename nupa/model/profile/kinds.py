@@ -42,6 +42,9 @@ KINDS: Mapping[str, Kind] = {
     "issue": Kind("ns", -1, "a load or store leaves the core and reaches the port"),
     "arrive": Kind("ns", -1, "a load's data reach the core; a store is visible to the target"),
     "jitter": Kind("ns", -1, "waits beside the stages, 0 in a quiet run"),
+    "polled": Kind(
+        "ns", 0, "recorded: from a landed write to the post of a program that awaits it"
+    ),
     "copied": Kind("1", 0, "1: the posting program itself moves the data, and is busy meanwhile"),
     "receive": Kind("ns", -1, "beyond a write: a send takes a receive at its target"),
     "rendezvous": Kind("ns", -1, "the handshake before messages above *eager*"),

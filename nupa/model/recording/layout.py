@@ -35,6 +35,7 @@ class Flag(IntFlag):
     FENCE = 4
     SAME_CALL = 8
     MADE_IN_POST = 16
+    AT_ONCE = 32
 
 
 class Header(NamedTuple):
@@ -52,7 +53,7 @@ class Header(NamedTuple):
     post_ticks: int
     completion_ticks: int
     rank: int
-    pad: int
+    at_once_ticks: int
     host_name: bytes
     program: bytes
 

@@ -153,6 +153,7 @@ def _process(file: File, clock: _Clock) -> Process:
         Kind.POST: header.post_ticks * clock.ns_per_tick,
         Kind.COMPLETION: header.completion_ticks * clock.ns_per_tick,
         Kind.WAIT: header.completion_ticks * clock.ns_per_tick,
+        Kind.LEFT: header.at_once_ticks * clock.ns_per_tick,  # no call: Flag.AT_ONCE
     }
     process = Process(
         name=f"{file.host_name}:{header.pid}",
@@ -174,6 +175,8 @@ def _call(record: Record, clock: _Clock, costs: dict[Kind, float]) -> Call:
     kind = Kind(record.kind)
     took = min(TOOK_MAX, record.took_ticks)
     cost = 0.0 if record.flags & Flag.SAME_CALL else costs.get(kind, 0.0)
+    if record.flags & Flag.AT_ONCE:
+        cost = costs[Kind.LEFT]
     return Call(
         kind,
         clock.at(record.ticks),

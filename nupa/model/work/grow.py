@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import median_low
 
 from nupa.model.errors import ModelError
+from nupa.model.work.phase import Operation
 from nupa.model.work.program import Item, Program, Wait, assemble, programs
 from nupa.model.work.schedule import OPERATIONS_MAX, Schedule
 
@@ -84,7 +85,7 @@ def _are_groups(found: Sequence[Program]) -> bool:
 
 def _repeat(schedule: Schedule, found: Sequence[Program], ranks: int) -> Schedule:
     count = schedule.ranks
-    steps = []
+    steps: list[Operation] = []
     for copy in range(ranks // count):
         base = len(steps)
         for step in schedule.steps:
@@ -298,7 +299,7 @@ def _program(found: Sequence[Program], pattern: _Pattern, rank: int, ranks: int)
         mapped: dict[Wait, None] = {}
         for far in (False, True):
             old_places = {wait.place for wait in needed if (wait.rank != owner) == far}
-            places = []
+            places: list[int] = []
             for block in {place // pattern.block for place in old_places}:
                 whole = set(range(block * pattern.block, (block + 1) * pattern.block))
                 if whole <= old_places:

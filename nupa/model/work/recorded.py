@@ -98,7 +98,7 @@ class Reader:
         receivers = [
             p
             for p in recording.processes
-            if p not in used and any(c.kind == Kind.COMPLETION for c in p.calls)
+            if p not in used and any(c.kind in (Kind.COMPLETION, Kind.QP) for c in p.calls)
         ]
         self.processes = sorted(used + receivers, key=lambda p: (p.rank, p.start_ns))
         if not used:
@@ -242,5 +242,5 @@ def _add_step(thread: Thread, call: Call, posted: list[Message], took: list[Mess
         )
     )
     end = call.at_ns + (call.took_ns if call.kind == Kind.POST else 0.0)
-    thread.cursor_ns = end + call.cost_ns
+    thread.cursor_ns = max(thread.cursor_ns, end) + call.cost_ns
     thread.wait_ns = None

@@ -39,7 +39,7 @@ def write(schedule: Schedule) -> list[bytes]:
     for index, step in enumerate(steps):
         deps = _deps(schedule, index, receives)
         if step.peer != step.rank:
-            attributes = {
+            attributes: dict[str, int | str] = {
                 "comm_size": step.bytes,
                 "comm_dst": step.peer,
                 "comm_tag": sent[index],

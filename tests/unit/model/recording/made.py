@@ -27,7 +27,7 @@ def header(**changed: object) -> bytes:
         "post_ticks": 0,
         "completion_ticks": 0,
         "rank": 0,
-        "pad": 0,
+        "at_once_ticks": 0,
         "host_name": b"host0",
         "program": b"app",
         **changed,

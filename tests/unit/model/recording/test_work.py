@@ -113,6 +113,14 @@ def test_datagrams_are_matched_by_sender(tmp_path: Path) -> None:
     assert (first.peer, second.peer) == (1, 0)
 
 
+def test_a_process_that_only_lends_its_memory_is_a_rank(tmp_path: Path) -> None:
+    Made(0, 5, 6).post(100, 50, 4096).done(160, flags=16).write(tmp_path)
+    Made(1, 6, 5).write(tmp_path)
+    schedule = from_folder(str(tmp_path))
+    assert schedule.ranks == 2
+    assert [(step.peer, step.bytes) for step in messages(schedule)] == [(1, 4096)]
+
+
 def test_threads_have_chains_of_their_own(tmp_path: Path) -> None:
     made = Made(0, 5, 6)
     made.post(100, 50, 8)
