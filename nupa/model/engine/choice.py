@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import ceil
 from typing import Literal, NamedTuple, get_args
 
@@ -32,6 +33,8 @@ PACKET_HOPS_MAX = 4_000_000
 #: The part of the time that flows share links, from which `auto` looks at packets.
 SHARED = 0.05
 SPANS_MAX = 100_000
+#: What the packet engine is given when it is asked for: 2 GB of memory.
+OPERATIONS_MAX = 4_000_000
 _SAME = 1e-9
 _ASKED = "it was asked for"
 #: Stages of a plan that are a library's, and not of the network.
@@ -77,7 +80,7 @@ def answer_by(asked: Question, engine: Engine) -> Found:
     ModelError: the engine cannot run the work.
     """
     if engine == "packets":
-        return by_packets(asked, list(asked.work.operations(asked.network)), _ASKED)
+        return by_packets(asked, _listed(asked), _ASKED)
     if engine != "flows" and (asked.plan.cycle is not None or asked.plan.parts):
         return _composed(asked)
     if asked.plan.phases:
@@ -118,6 +121,24 @@ def _planned(asked: Question, engine: Engine) -> Found:
         else f"transfers share {shared.bottleneck}; equal ones have equal parts of it"
     )
     return Found("flows", why, shared.stages, shared.links, energy)
+
+
+def _listed(asked: Question) -> list[Operation]:
+    """Returns the operations for the packet engine.  ModelError: they are too many to list."""
+    plan = asked.plan
+    count = sum(
+        (1 if phase.pattern == "one" else plan.ranks) * phase.steps * phase.peers
+        for phase in plan.phases
+    )
+    if count <= OPERATIONS_MAX:
+        listed = list(islice(asked.work.operations(asked.network), OPERATIONS_MAX + 1))
+        count = len(listed)
+    if count > OPERATIONS_MAX:
+        raise ModelError(
+            f"{asked.work.name} on {asked.network.name} has more than {OPERATIONS_MAX} operations: "
+            "the packet engine is for fewer; ask for the engine auto, with a check of a part"
+        )
+    return listed
 
 
 def _alone(network: Network, plan: Plan) -> str:

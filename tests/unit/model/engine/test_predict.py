@@ -136,6 +136,18 @@ def test_each_engine_that_is_asked_for_is_taken() -> None:
         predict(Incast(8), networks.parse("ib-ndr", 8), "stages")
 
 
+def test_more_operations_than_fit_are_refused_at_once() -> None:
+    with pytest.raises(ModelError, match="more than 4000000 operations: the packet engine is for"):
+        answer("alltoall:1G", "hpn_upn(100000)", 0, engine="packets")
+
+
+@built
+def test_a_work_of_100000_ranks_is_checked_by_a_part_of_it() -> None:
+    found = answer("allreduce:1G,algorithm=ring", "hpn_upn(100000)", 0, check=True)
+    assert found.check is not None
+    assert "ranks" in found.check.sample
+
+
 def test_a_work_that_takes_no_time_is_an_error_that_names_it() -> None:
     with pytest.raises(ModelError, match=r"incast on ib-ndr: .* found a time of 0 ns"):
         predict(Nothing(8), networks.parse("ib-ndr", 8))
