@@ -100,13 +100,12 @@ struct port {
 _Static_assert(sizeof(struct port) == 128, "two cache lines");
 
 enum flow_flag {
-	FLOW_STARTED = 1,
-	FLOW_READY = 128, /* what it waited for has completed, and its lane has its turn */
-	FLOW_RINGED = 2,  /* in a ring, or its timer will put it there */
-	FLOW_DONE = 4,    /* all bytes are there */
-	FLOW_ACKED = 8,
-	FLOW_PULLING = 16, /* in the receiver's ring of pulls */
-	FLOW_SEEN = 32,    /* a packet reached the receiver */
+	FLOW_READY = 1, /* what it waited for has completed, and its lane has its turn */
+	FLOW_STARTED = 2,
+	FLOW_RINGED = 4, /* in a ring, or its timer will put it there */
+	FLOW_DONE = 8,   /* all bytes are there */
+	FLOW_ACKED = 16,
+	FLOW_PULLING = 32, /* in the receiver's ring of pulls */
 	FLOW_MARKED = 64,  /* a marked packet since the last acknowledgement */
 };
 

@@ -103,6 +103,9 @@ static void random_work(uint64_t seed)
 			.start_ps = test_random(&seed) % 20000000,
 			.before_ps = random >> 40 & 0xffff,
 			.after_ps = random >> 41 & 0xffff,
+			.busy_ps = random >> 42 & 0xffff,
+			.limit_bytes_per_s = random >> 37 & 1 ? 2000000000 : 0,
+			.lane = (uint32_t)(random >> 38 & 3),
 			.read = random >> 36 & 1,
 		};
 		setup.after_start[at] = waits;
@@ -266,6 +269,8 @@ TEST(one_past_each_limit_is_refused)
 	REFUSES(setup.work.operations = 0, "operations");
 	REFUSES(setup.work.operations = (1 << 22) + 1, "operations");
 	REFUSES(setup.operations[5].rank = ENDS, "operation 5");
+	REFUSES(setup.operations[5].lane = OPERATIONS + 1, "lane 61 of 60");
+	REFUSES(setup.operations[5].limit_bytes_per_s = 99999, "a limit of 99999 B/s");
 	REFUSES(setup.operations[5].start_ps = (UINT64_C(1) << 60) + 1, "13 days");
 	setup.operations[5].rank = (setup.operations[5].peer + 1) % ENDS;
 	REFUSES(setup.operations[5].bytes = UINT64_C(4096) * UINT32_MAX, "2^32 - 2 packets");

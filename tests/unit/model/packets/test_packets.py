@@ -314,5 +314,5 @@ def test_an_operation_is_no_faster_than_its_own_limit() -> None:
 
 @pytest.mark.parametrize("lane", [-1, 2, 1 << 32])
 def test_lanes_are_numbered_from_1(lane: int) -> None:
-    with pytest.raises(ModelError, match="lane 2 of 1|numbers are not negative"):
+    with pytest.raises(ModelError, match=r"lane 2 of 1|numbers are not negative"):
         run(star(2, LinkKind("link", GBPS)), [Transfer(0, 1, 1, lane=lane)])
