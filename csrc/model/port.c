@@ -82,8 +82,9 @@ static bool marks(struct nupa_model_packets *sim, const struct port *port)
 
 	if (over >= range)
 		return true;
-	return (nupa_model_random(&sim->random) >> 32) * range * 1000 <
-	       (over * protocol->ecn_per_mille) << 32;
+	/* 20 random bits: all products fit 64 bits. */
+	return (nupa_model_random(&sim->random) >> 44) * range * 1000 <
+	       (over * protocol->ecn_per_mille) << 20;
 }
 
 /* The account of what an endpoint's link has for one output of its switch. */

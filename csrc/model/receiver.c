@@ -38,7 +38,8 @@ static void adapt(struct nupa_model_packets *sim, struct endpoint *end, uint64_t
 		end->since_ps += period_ps;
 		end->rose = false;
 	} else {
-		const uint64_t more = SHARE_STEP * past_ps / period_ps << end->rose;
+		const uint64_t periods_ps = past_ps < 64 * period_ps ? past_ps : 64 * period_ps;
+		const uint64_t more = SHARE_STEP * periods_ps / period_ps << end->rose;
 
 		end->share =
 		    more < SHARE_ONE - end->share ? end->share + (uint32_t)more : SHARE_ONE;
@@ -60,7 +61,7 @@ static void pull_next(struct nupa_model_packets *sim, uint32_t end_index)
 
 	if (adapt_ps)
 		adapt(sim, end, adapt_ps);
-	interval = end->pull_packet_ps * grant * SHARE_ONE / end->share;
+	interval = end->pull_packet_ps * SHARE_ONE / end->share * grant;
 	end->pulls.head = flow->next_pull;
 	flow->wanted -= grant;
 	end->pull_ps = (end->pull_ps > sim->now_ps ? end->pull_ps : sim->now_ps) + interval;
