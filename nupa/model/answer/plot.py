@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def plot(answers: Sequence[Answer], out: str) -> None:
         figure = Figure(figsize=(9, 5), layout="constrained")
         axes = figure.add_subplot()
         (_lines if len(sizes) > 1 else _bars)(axes, answers)
+        figure.legend(loc="outside right upper", fontsize="small")
         metadata = {"Date": None} if Path(out).suffix == ".svg" else {}
         try:
             figure.savefig(out, metadata=metadata)
@@ -42,15 +44,17 @@ def plot(answers: Sequence[Answer], out: str) -> None:
 
 def _bars(axes: Any, answers: Sequence[Answer]) -> None:
     """Draws a bar for each answer, its stages beside each other, and its range as a whisker."""
+    from matplotlib import colormaps
+
     scale, unit = _unit(max(each.time_ns for each in answers))
     names = list(dict.fromkeys(stage.name for each in answers for stage in each.stages))
     places = range(len(answers))
     left = [0.0] * len(answers)
-    for name in names:
+    for name, colour in zip(names, cycle(colormaps["tab20"].colors), strict=False):
         widths = [
             sum(stage.ns for stage in each.stages if stage.name == name) / scale for each in answers
         ]
-        axes.barh(places, widths, left=left, label=name)
+        axes.barh(places, widths, left=left, label=name, color=colour)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     ranges = [
         [(each.time_ns - each.low_ns) / scale for each in answers],
@@ -61,7 +65,6 @@ def _bars(axes: Any, answers: Sequence[Answer]) -> None:
     axes.invert_yaxis()
     axes.set_xlabel(f"time, {unit}")
     axes.set_title(f"{answers[0].work}, {answers[0].ranks} ranks")
-    axes.legend(fontsize="small")
 
 
 def _lines(axes: Any, answers: Sequence[Answer]) -> None:
@@ -79,7 +82,6 @@ def _lines(axes: Any, answers: Sequence[Answer]) -> None:
     axes.set_xlabel("size, bytes")
     axes.set_ylabel("time, µs")
     axes.set_title(f"{answers[0].work.partition(':')[0]}, {answers[0].ranks} ranks")
-    axes.legend(fontsize="small")
 
 
 def _unit(ns: float) -> tuple[float, str]:
