@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +49,12 @@ def _bars(axes: Any, answers: Sequence[Answer]) -> None:
     names = list(dict.fromkeys(stage.name for each in answers for stage in each.stages))
     places = range(len(answers))
     left = [0.0] * len(answers)
-    for name, colour in zip(names, cycle(colormaps["tab20"].colors), strict=False):
+    palette = colormaps["tab20"]
+    for at, name in enumerate(names):
         widths = [
             sum(stage.ns for stage in each.stages if stage.name == name) / scale for each in answers
         ]
-        axes.barh(places, widths, left=left, label=name, color=colour)
+        axes.barh(places, widths, left=left, label=name, color=palette(at % 20))
         left = [a + b for a, b in zip(left, widths, strict=True)]
     ranges = [
         [(each.time_ns - each.low_ns) / scale for each in answers],
