@@ -28,7 +28,8 @@ def prepare(folder: str, generation: int) -> str:
         for file in place.glob(f"*{SUFFIX}"):
             with file.open("rb") as opened:
                 header = opened.read(_GENERATION.stop)
-            if header[_GENERATION] != generation.to_bytes(8, sys.byteorder):
+            begun = any(header)  # else its process is just making it
+            if begun and header[_GENERATION] != generation.to_bytes(8, sys.byteorder):
                 raise LocalError(
                     f"--record {folder} has a recording of another fabric ({file.name}): name "
                     "another folder, or delete it"

@@ -83,20 +83,24 @@ def _schedule(name: str, found: Sequence[CapturedRequest], notes: list[str]) -> 
     for index, which in waits:
         step = steps[index]
         steps[index] = step._replace(after=(*step.after, index_of[which]))
-    span_ns = max(request.done_ns for request in found) - found[0].ts_ns
+    span_ns = max(_end_ns(request) for request in found) - found[0].ts_ns
     return Schedule(
         name, len(addresses), steps, tuple(addresses), float(span_ns), notes=tuple(notes)
     )
+
+
+def _end_ns(request: CapturedRequest) -> int:
+    return max(request.done_ns, request.ts_ns + 1)
 
 
 def _ends(found: Sequence[CapturedRequest], rank_of: dict[str, int]) -> list[_Ended]:
     """Returns by rank what had ended when, in that order: messages to it, and its own answered."""
     ended: list[_Ended] = [[] for _ in rank_of]
     for number, request in enumerate(found):
-        if request.done_ns <= request.ts_ns:
-            continue  # never answered
-        for end in (request.flow.source, request.flow.destination):
-            ended[rank_of[end]].append((request.done_ns, number))
+        answered = request.done_ns > request.ts_ns  # datagrams never are
+        ends = (request.flow.source, request.flow.destination)
+        for end in ends if answered else ends[1:]:
+            ended[rank_of[end]].append((_end_ns(request), number))
     for each in ended:
         each.sort()
     return ended
