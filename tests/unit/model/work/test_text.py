@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
+from nupa.model.network import text as networks
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.names import OPERATIONS
 from nupa.model.work.perftest import TX_DEPTH, Perftest
@@ -107,3 +110,31 @@ def test_a_file_names_a_work(tmp_path: Path) -> None:
     file = tmp_path / "work.toml"
     file.write_text('work = "allreduce:1M"\n')
     assert parse(f"@{file}") == parse("allreduce:1M")
+
+
+_TOKENS = (*words(), ":", ",", "=", "..", "@", "8", "64K", "-", "depth", " ", "1e99", "\x00", "é")
+_VALUES = ("0", "1", "7", "ring", "tree", "LL", "tcp", "randwrite", "true", str(1 << 62), "")
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(_TOKENS), max_size=8).map("".join) | st.text(max_size=30))
+def test_any_text_is_a_work_or_an_error(text: str) -> None:
+    with suppress(ModelError):
+        assert parse(text).name
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.sampled_from(list(words())),
+    st.integers(1, 1 << 63),
+    st.lists(st.tuples(st.integers(0, 20), st.sampled_from(_VALUES)), max_size=3),
+    st.sampled_from(["ib-hdr", "nvlink4", "rack24", "tcp-100g", "fat_tree(8,roce-400,radix=4)"]),
+)
+def test_any_question_is_answered_with_a_time_or_an_error(
+    word: str, size: int, options: list[tuple[int, str]], fabric: str
+) -> None:
+    known = words()[word].options
+    chosen = [f",{known[at % len(known)]}={value}" for at, value in options if known]
+    text = word + (f":{size}" if words()[word].sized else "") + "".join(chosen)
+    with suppress(ModelError):
+        assert predict(parse(text), networks.parse(fabric, 8)).time_ns > 0
