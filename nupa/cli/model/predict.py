@@ -28,6 +28,7 @@ examples:
   nupa model predict --work write:8 --on ib-hdr
   nupa model predict --work write-bw:64..8M --on cxl-gen6x4
   nupa model predict --work allreduce:1G --on nvlink4 --ranks 8 --check
+  nupa model predict --work write:8 --on ib-ndr --figures 'ib-ndr.hop=90ns'
   nupa model predict --work alltoall:64M --on 'fat_tree(1024,roce-400)' --json
   nupa model predict --work allreduce:1M..1G --on "nvl(72)" --plot x.svg --timeline x.json
 """
@@ -40,6 +41,12 @@ def add_parser(verbs: Subparsers) -> None:
     add_question(parser)
     parser.add_argument(
         "--check", action="store_true", help="run a part in the packet engine, and print the gap"
+    )
+    parser.add_argument(
+        "--figures",
+        default="",
+        metavar="F",
+        help="replace figures of profiles, as 'ib-ndr.hop=90ns;ib-ndr.rate=800Gb/s'",
     )
     add_drawings(parser)
     add_json(parser)
@@ -65,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
                     check=args.check,
                     seed=args.seed,
                     spans=bool(args.timeline),
+                    figures=args.figures,
                     tick=lambda so_far: progress.detail(
                         f"{so_far.completed} of {so_far.operations} operations"
                     ),

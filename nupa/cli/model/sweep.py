@@ -21,6 +21,7 @@ FILE is TOML with lists, of which all combinations are predicted, the last list 
   algorithm = ["", "ring"]       # "": the library chooses (default)
   engine = "auto"
   seed = 1
+  figures = ["", "ib-ndr.hop=90ns"]     # other values of profiles' figures
 An impossible combination has its reason in the column `error`.  A sweep that was killed goes on
 where it was when it is started again with the same --out.  Rows are in the order of the lists.
 

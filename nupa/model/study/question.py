@@ -13,6 +13,7 @@ from nupa.model.engine.predict import predict as predict_one
 from nupa.model.errors import ModelError
 from nupa.model.network import text as networks
 from nupa.model.network.network import Network
+from nupa.model.study.figures import with_figures
 from nupa.model.work import text as works
 from nupa.model.work.phase import Work
 
@@ -63,18 +64,20 @@ def predict(
     seed: int = 1,
     spans: bool = False,
     tick: Tick | None = None,
+    figures: str = "",
 ) -> Answer:
     """Returns how long *work* takes on *fabric*, and why.
 
     Both are texts, as on the command line, or objects.  *ranks*: the first endpoints that take
-    part; 0: all.  The rest is nupa.model.engine.predict's.  ModelError: an impossible question.
+    part; 0: all.  *figures* replaces figures of profiles: "ib-ndr.hop=90ns;ib-ndr.rate=800Gb/s".
+    The rest is nupa.model.engine.predict's.  ModelError: an impossible question.
 
-    >>> predict("write:8", "clussys-fpga").time_ns
-    1720.0
+    >>> round(predict("write:8", "clussys-fpga").time_ns)
+    1720
     """
     return predict_one(
         work_of(work, algorithm),
-        network_of(fabric, ranks),
+        with_figures(network_of(fabric, ranks), figures),
         cast(Engine, engine),
         check=check,
         seed=seed,

@@ -26,6 +26,7 @@ class Configuration(NamedTuple):
     algorithm: str = ""
     engine: str = "auto"
     seed: int = 1
+    figures: str = ""
 
 
 class Row(NamedTuple):
@@ -40,6 +41,7 @@ class Row(NamedTuple):
     asked_algorithm: str
     asked_engine: str
     seed: int
+    asked_figures: str
     time_ns: float | None = None
     low_ns: float | None = None
     high_ns: float | None = None
@@ -56,8 +58,9 @@ class Row(NamedTuple):
     @property
     def asked(self) -> Configuration:
         return Configuration(
-            self.work, self.on, self.ranks, self.asked_algorithm, self.asked_engine, self.seed
-        )
+            self.work, self.on, self.ranks, self.asked_algorithm, self.asked_engine, self.seed,
+            self.asked_figures,
+        )  # fmt: skip
 
 
 def solve(one: Configuration) -> Row:
@@ -65,7 +68,7 @@ def solve(one: Configuration) -> Row:
     try:
         answer = predict(
             one.work, one.on, one.ranks,
-            algorithm=one.algorithm, engine=one.engine, seed=one.seed,
+            algorithm=one.algorithm, engine=one.engine, seed=one.seed, figures=one.figures,
         )  # fmt: skip
     except ModelError as error:
         return Row(*one, error=" ".join(str(error).split()))
@@ -93,6 +96,7 @@ def configurations(
     algorithm: Iterable[str] = ("",),
     engine: Iterable[str] = ("auto",),
     seed: Iterable[int] = (1,),
+    figures: Iterable[str] = ("",),
 ) -> list[Configuration]:
     """Returns all combinations, the last list varying fastest; a range of sizes is many works.
 
@@ -110,6 +114,7 @@ def configurations(
         list(algorithm),
         list(engine),
         list(seed),
+        list(figures),
     )
     count = prod(map(len, lists))
     if not 1 <= count <= CONFIGURATIONS_MAX:
@@ -157,6 +162,7 @@ _KINDS: Mapping[str, type] = {
     "algorithm": str,
     "engine": str,
     "seed": int,
+    "figures": str,
 }
 
 
