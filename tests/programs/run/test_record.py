@@ -83,7 +83,7 @@ def test_a_killed_program_leaves_what_it_did(fabric: Stage, tmp_path: Path) -> N
             env=fabric.env,
         ) as second,
     ):  # fmt: skip
-        while not any(file.stat().st_size > 1 << 20 for file in tmp_path.glob(f"*{SUFFIX}")):
+        while not any(file.stat().st_size > 3 << 20 for file in tmp_path.glob(f"*{SUFFIX}")):
             assert first.running, first.outcome().describe()
             assert second.running, second.outcome().describe()
         first.kill("was killed: the test wants it so")
