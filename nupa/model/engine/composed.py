@@ -121,7 +121,7 @@ def cycle_energy_pj(cycle: Cycle) -> float:
     for sent in cycle.sent:
         path = cycle.network.level_path(sent.phase.level)
         size = wire_bytes(path.profile, sent.phase.bytes, sent.phase.operation)
-        total += size * BITS * path_energy(path).total * sent.share * sent.count
+        total += size * BITS * path_energy(path).total * sent.share * sent.copies
     return total * cycle.streams * cycle.depth * cycle.loops
 
 

@@ -180,9 +180,9 @@ class _Reader:
                 continue
             sources = range(self._ranks) if item.peer == _ANY else (item.peer,)
             for source in sources:
-                index = self._fitting(sends.get((source, item.rank), deque()), item.tag)
-                if index is not None:
-                    item.after.append(index)
+                sender = self._fitting(sends.get((source, item.rank), deque()), item.tag)
+                if sender is not None:
+                    item.after.append(sender)
                     break
             else:
                 raise self._error(

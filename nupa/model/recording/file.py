@@ -54,7 +54,7 @@ def read_file(path: Path) -> File:
     try:
         with path.open("rb") as file:
             header = _header(file.read(HEADER_BYTES), path)
-            records = []
+            records: list[Record] = []
             last = Kind.END
             offset = HEADER_BYTES
             while last == Kind.END and len(records) <= RECORDS_MAX:

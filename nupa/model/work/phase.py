@@ -115,12 +115,12 @@ class Station(NamedTuple):
 class Sent(NamedTuple):
     """A message of a request, which the request waits for; *share* of the requests have it.
 
-    A request has *count* of them in all: those beyond the phase's steps pass beside.
+    A request has *copies* of them in all: those beyond the phase's steps pass beside.
     """
 
     phase: Phase
     share: float = 1.0
-    count: int = 1
+    copies: int = 1
 
 
 @dataclass(frozen=True)

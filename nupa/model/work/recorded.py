@@ -172,8 +172,8 @@ class Reader:
             if call.kind == Kind.QP:
                 queues.pop(call.qpn, None)
             if call.kind == Kind.CLOCK:
-                for thread in threads.values():  # the recorder held the process
-                    thread.cursor_ns = max(thread.cursor_ns, call.at_ns)
+                for held in threads.values():  # the recorder held the process
+                    held.cursor_ns = max(held.cursor_ns, call.at_ns)
             if call.kind not in (Kind.POST, Kind.COMPLETION, Kind.WAIT):
                 continue
             thread = threads.get(call.thread)
