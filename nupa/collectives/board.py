@@ -27,9 +27,9 @@ from nupa.collectives.rank import (
     FIND_S,
     HEAD_BYTES,
     ROW_BYTES,
+    BoardRow,
     RankError,
     RankState,
-    Row,
     check_rank,
     free_board,
     is_orphan,
@@ -154,7 +154,7 @@ class Board(Closing):
             raise LocalError(
                 f"{self._what} of {self.size}: rank 0 expects {self.load(8)} ranks", errno.EINVAL
             )
-        row = Row(self.rank)
+        row = BoardRow(self.rank)
         # The process first claims the row, by its pid.
         if self._atomic(lib.NUPA_WORD_COMPARE_SWAP, row.pid, os.getpid()) != 0:
             raise LocalError(f"{self._what}: another process has this rank", errno.EEXIST)
@@ -166,14 +166,14 @@ class Board(Closing):
             while self.state(rank) == RankState.ABSENT:
                 if time.monotonic() > end_s:
                     missing = [r for r in range(self.size) if self.state(r) == RankState.ABSENT]
-                    self.store(Row(self.rank).state, RankState.LEFT)
+                    self.store(BoardRow(self.rank).state, RankState.LEFT)
                     raise RankError(
                         f"{self._what}: rank {', '.join(map(str, missing))} did not come in "
                         f"{self.deadline_s:g} s",
                         errno.ETIMEDOUT,
                     )
                 time.sleep(FIND_S)
-            pid = self.load(Row(rank).pid)
+            pid = self.load(BoardRow(rank).pid)
             if pid != os.getpid():
                 with suppress(ProcessLookupError):
                     self._peers[rank] = os.pidfd_open(pid)
@@ -201,11 +201,11 @@ class Board(Closing):
         return int(self._before[0])
 
     def state(self, rank: int) -> int:
-        return self.load(Row(rank).state)
+        return self.load(BoardRow(rank).state)
 
     def host(self, rank: int) -> int:
         """Returns the number of the rank's host."""
-        return self.load(Row(rank).host)
+        return self.load(BoardRow(rank).host)
 
     # Cards
 
@@ -215,12 +215,12 @@ class Board(Closing):
         if len(data) > _CARD_BYTES:
             raise LocalError(f"{self._what}: its card has {len(data)} bytes", errno.EMSGSIZE)
         self._window.write(self._card_at(self.rank), data)
-        self.store(Row(self.rank).card, len(data))
+        self.store(BoardRow(self.rank).card, len(data))
 
     def card(self, rank: int) -> dict[str, Any]:
         """Waits for the card of another rank."""
         wait = self.waiting(f"the card of rank {rank}")
-        while (size := self.load(Row(rank).card)) == 0:
+        while (size := self.load(BoardRow(rank).card)) == 0:
             wait()
         found: dict[str, Any] = json.loads(self._window.read(self._card_at(rank), size))
         return found
@@ -233,15 +233,15 @@ class Board(Closing):
     def barrier(self) -> None:
         """Waits until all ranks have come here as often."""
         self._rounds += 1
-        self.store(Row(self.rank).arrived, self._rounds)
+        self.store(BoardRow(self.rank).arrived, self._rounds)
         wait = self.waiting("a barrier")
         for rank in range(self.size):
-            while self.load(Row(rank).arrived) < self._rounds:
+            while self.load(BoardRow(rank).arrived) < self._rounds:
                 wait()
 
     def announce(self, call: int, tag: int) -> None:
         """Says which call this rank makes; check_calls of the others compares it."""
-        self.store(Row(self.rank).calls + 8 * (call % 2), tag)
+        self.store(BoardRow(self.rank).calls + 8 * (call % 2), tag)
 
     def check_calls(self, call: int, tag: int) -> None:
         """Checks, after a barrier in the call, that all make this one.
@@ -249,7 +249,7 @@ class Board(Closing):
         A rank is at most one call ahead of a rank that checks: so there are two words.
         """
         for rank in range(self.size):
-            if self.load(Row(rank).calls + 8 * (call % 2)) != tag:
+            if self.load(BoardRow(rank).calls + 8 * (call % 2)) != tag:
                 self.fail_call(rank)
 
     def fail_call(self, rank: int) -> NoReturn:
@@ -294,13 +294,15 @@ class Board(Closing):
                 continue
             state = self.state(rank)
             if state == RankState.FAILED:
-                reason = self._window.read(Row(rank).reason, _REASON_BYTES).split(b"\0")[0]
+                reason = self._window.read(BoardRow(rank).reason, _REASON_BYTES).split(b"\0")[0]
                 self._fail(f"{what}: rank {rank} failed: {reason.decode(errors='replace')}")
             if state == RankState.LEFT and not self._leaving:
                 self._fail(f"{what}: rank {rank} has left")
             if self._is_dead(rank):
                 host = self._fabric.hosts[self.host(rank)].name
-                self._fail(f"{what}: rank {rank} (pid {self.load(Row(rank).pid)}, {host}) died")
+                self._fail(
+                    f"{what}: rank {rank} (pid {self.load(BoardRow(rank).pid)}, {host}) died"
+                )
 
     def _is_dead(self, rank: int) -> bool:
         pidfd = self._peers.get(rank)
@@ -325,7 +327,7 @@ class Board(Closing):
         if self.broken:
             return
         self.broken = why
-        row = Row(self.rank)
+        row = BoardRow(self.rank)
         self._window.write(row.reason, why.encode()[: _REASON_BYTES - 1] + b"\0")
         self.store(row.state, RankState.FAILED)
 
@@ -336,7 +338,7 @@ class Board(Closing):
         if self.broken:
             return
         self._leaving = True
-        self.store(Row(self.rank).state, RankState.LEAVING)
+        self.store(BoardRow(self.rank).state, RankState.LEAVING)
         wait = self.waiting("the end of the other ranks")
         with suppress(RankError):
             for rank in range(self.size):
@@ -344,7 +346,7 @@ class Board(Closing):
                     progress()
                     wait()
         if not self.broken:
-            self.store(Row(self.rank).state, RankState.LEFT)
+            self.store(BoardRow(self.rank).state, RankState.LEFT)
 
     def close(self) -> None:
         """Unmaps the board, and frees the regions of ranks that died.

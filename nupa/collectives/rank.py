@@ -40,7 +40,7 @@ class RankError(RemoteError):
     """
 
 
-class Row:
+class BoardRow:
     """Offsets of a rank's row on the board."""
 
     def __init__(self, rank: int) -> None:

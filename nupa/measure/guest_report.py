@@ -14,7 +14,7 @@ SIDES: tuple[Side, Side] = ("nupa", "other")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class GuestProgram:
     """One program with one set of options."""
 
     program: str
@@ -30,7 +30,7 @@ class Comparison:
 class Score:
     """The runs of a comparison: one number for each run of each side, in its unit."""
 
-    comparison: Comparison
+    comparison: GuestProgram
     runs: dict[Side, list[float]] = field(default_factory=lambda: {"nupa": [], "other": []})
 
     def best(self, side: Side) -> float | None:

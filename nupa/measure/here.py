@@ -18,7 +18,7 @@ from statistics import median
 
 from nupa.fabric import Fabric
 from nupa.measure import perf
-from nupa.model.recording.layout import Flag, Kind
+from nupa.model.recording.layout import CallFlag, CallKind
 from nupa.model.recording.recording import read
 from nupa.programs import perftest
 from nupa.programs.cpus import pick_two
@@ -139,9 +139,9 @@ def _posts(fabric: Fabric, mover: str) -> tuple[float, float, bool]:
         with _environment(_RECORD, folder):
             _run(fabric, mover, "write", "lat", SMALL_BYTES)
         calls = [call for process in read(folder).processes for call in process.calls]
-    posts = [call for call in calls if call.kind == Kind.POST and call.bytes == SMALL_BYTES]
-    made = [call for call in calls if call.kind == Kind.COMPLETION]
-    in_post = sum(bool(call.flags & Flag.MADE_IN_POST) for call in made)
+    posts = [call for call in calls if call.kind == CallKind.POST and call.bytes == SMALL_BYTES]
+    made = [call for call in calls if call.kind == CallKind.COMPLETION]
+    in_post = sum(bool(call.flags & CallFlag.MADE_IN_POST) for call in made)
     # The reading of the counter that ends the call is in its time; costs of a call have two.
     own_ns = median(call.cost_ns for call in posts) / 3
     posts.sort(key=lambda call: call.at_ns)

@@ -32,7 +32,7 @@ _ATOMIC_SIZE = 8  # bytes; there is no other
 
 
 @dataclass(frozen=True)
-class Plan:
+class DemoPlan:
     """The steps of a demo.
 
     perftest takes half a second for each size, because it calibrates the CPU's clock at both ends.
@@ -54,7 +54,7 @@ class Plan:
     budget_s: float  # steps that would start later are left out
     parts: tuple[Part, ...] = get_args(Part)
 
-    def only(self, part: Part) -> Plan:
+    def only(self, part: Part) -> DemoPlan:
         """Returns the plan of this part alone; for fio, with all blocks and depths."""
         plan = replace(self, parts=(part,))
         if part != "fio" or self is QUICK:
@@ -90,7 +90,7 @@ _FIO_DEPTHS = (1, 8, 32)
 # The rdma engine sleeps for 0.5 s after it connected.
 _FIO_RAMP_S = 0.6
 
-FULL = Plan(
+FULL = DemoPlan(
     latency=("send", "write", "read", "atomic"),
     bandwidth=("send", "write", "read"),
     sizes=(8, 64, 4096, 1 << 16, _MIB, 8 * _MIB),
@@ -105,7 +105,7 @@ FULL = Plan(
     fio_seconds=0.5,
     budget_s=56.0,
 )
-QUICK = Plan(
+QUICK = DemoPlan(
     latency=("send",),
     bandwidth=("write",),
     sizes=(8, 4096, _MIB),
@@ -131,7 +131,7 @@ class Suite:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: DemoPlan,
         progress: Progress,
         *,
         fabric: str,

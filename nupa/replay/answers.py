@@ -11,7 +11,7 @@ from nupa.packet.tables.transport import ACK, NAK, RNR_NAK, SYNDROME_KIND, SYNDR
 from nupa.replay import reasons
 from nupa.replay.epochs import Epoch
 from nupa.replay.packets import TransportPacket
-from nupa.replay.requests import NAKS, Answer, CapturedRequest, Content, RequestKind
+from nupa.replay.requests import NAKS, CapturedRequest, Content, RequestAnswer, RequestKind
 
 
 class Answers:
@@ -73,7 +73,7 @@ class Answers:
             if answer is None:
                 self._skipped[reasons.GAPS] += 1
                 self._resent = True
-            elif request.answer is Answer.NONE:
+            elif request.answer is RequestAnswer.NONE:
                 request.answer = answer
                 request.executed = packet.number
                 request.done_ns = packet.ts_ns
@@ -84,9 +84,9 @@ class Answers:
         while self._next < len(self._messages) and self._messages[self._next][1] <= at:
             start, end, request = self._messages[self._next]
             self._next += 1
-            if request.answer is not Answer.NONE:
+            if request.answer is not RequestAnswer.NONE:
                 continue
-            request.answer = Answer.DONE
+            request.answer = RequestAnswer.DONE
             request.done_ns = packet.ts_ns
             if self._resent and request.original is None and request.kind is not RequestKind.READ:
                 # It was dropped at first: the last copy before its answer was executed.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from nupa.replay.packets import ReplayError
-from nupa.replay.requests import Answer, CapturedRequest, RequestKind, Span
+from nupa.replay.requests import CapturedRequest, RequestAnswer, RequestKind, Span
 
 REGION_BYTES_MAX = 1 << 30  # all regions together
 REGIONS_MAX = 1 << 14
@@ -104,7 +104,7 @@ class CapturedMemory:
                 ranges.setdefault(_key(request), []).append(
                     (request.va, request.va + request.length)
                 )
-            if request.invalidates >= 0 and request.answer is Answer.DONE:
+            if request.invalidates >= 0 and request.answer is RequestAnswer.DONE:
                 key = request.flow.destination, request.invalidates
                 self._region(key).window = True
         total = count = 0

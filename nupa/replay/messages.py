@@ -13,7 +13,7 @@ from nupa.replay.answers import Answers
 from nupa.replay.epochs import Epoch, epochs
 from nupa.replay.flows import FLOWS_MAX, PacketFlow
 from nupa.replay.packets import ReplayError, TransportPacket
-from nupa.replay.requests import KINDS, Answer, CapturedRequest, Content, RequestKind
+from nupa.replay.requests import KINDS, CapturedRequest, Content, RequestAnswer, RequestKind
 
 _ON_ITS_WAY_NS = 1_000_000  # unacknowledged packets arrive within this time
 
@@ -129,12 +129,12 @@ def messages(flow: PacketFlow, skipped: Counter[str], lost: Lost) -> list[Captur
             for start, end, request in whole:
                 route = (flow.source, flow.destination, flow.dqpn)
                 gone = lost and any((*route, n & PSN_MASK) in lost for n in range(start, end + 1))
-                request.answer = Answer.NONE if gone else Answer.NEVER
+                request.answer = RequestAnswer.NONE if gone else RequestAnswer.NEVER
         else:
             Answers(epoch, whole, skipped).give()
         refused, executed = False, 0
         for _, _, request in whole:
-            if request.answer is Answer.NONE and (refused or flow.transport == Transport.UC):
+            if request.answer is RequestAnswer.NONE and (refused or flow.transport == Transport.UC):
                 skipped[reasons.BEHIND if refused else reasons.LOST] += 1
                 continue
             refused = refused or request.answer.refused
@@ -183,7 +183,7 @@ def datagrams(
             imm=packet.imm,
             qkey=packet.qkey,
             source_qpn=packet.source_qpn,
-            answer=Answer.NEVER,
+            answer=RequestAnswer.NEVER,
             executed=packet.number,
         )
         found.append(request)

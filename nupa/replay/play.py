@@ -9,7 +9,7 @@ from nupa.packet.tables.transport import ATOMIC_BYTES
 from nupa.replay.memory import CapturedMemory, in_address_space
 from nupa.replay.outcome import RequestOutcome
 from nupa.replay.report import Difference, Report
-from nupa.replay.requests import Answer, CapturedRequest, RequestKind
+from nupa.replay.requests import CapturedRequest, RequestAnswer, RequestKind
 from nupa.replay.stage import Stage
 from nupa.replay.step import Clock, Step
 
@@ -38,13 +38,13 @@ class Player:
         outcome = RequestOutcome()
         if request.rnr:
             self._probe(request, outcome)
-        if not outcome.differences and not (request.rnr and request.answer is Answer.NONE):
+        if not outcome.differences and not (request.rnr and request.answer is RequestAnswer.NONE):
             Step(self._stage, self._memory, self._clock, request, outcome).run()
         report.played += 1
         if outcome.differences:
             text = str(request)
             report.differs([Difference(request.number, text, *d) for d in outcome.differences])
-        elif not outcome.compared or (request.answer is Answer.NONE and not request.rnr):
+        elif not outcome.compared or (request.answer is RequestAnswer.NONE and not request.rnr):
             report.not_comparable += 1
         else:
             report.matched += 1
@@ -62,15 +62,19 @@ def unplayable(request: CapturedRequest, memory: CapturedMemory) -> str:
     answer, kind = request.answer, request.kind
     if kind is not RequestKind.SEND and not in_address_space(request):
         return _BEYOND
-    if answer is Answer.INVALID_REQUEST:
+    if answer is RequestAnswer.INVALID_REQUEST:
         short = kind is RequestKind.SEND and request.length > 0
         unaligned = kind.atomic and request.va % ATOMIC_BYTES
         return "" if short or unaligned else _CRAFTED
-    if answer is Answer.REMOTE_ACCESS:
+    if answer is RequestAnswer.REMOTE_ACCESS:
         return _CRAFTED if kind is RequestKind.SEND and request.invalidates < 0 else ""
-    if answer is Answer.REMOTE_OPERATION:
+    if answer is RequestAnswer.REMOTE_OPERATION:
         return "" if kind is RequestKind.SEND and request.length else _OWN_MEMORY
-    if answer is Answer.NONE and kind is not RequestKind.SEND and memory.find(request) is None:
+    if (
+        answer is RequestAnswer.NONE
+        and kind is not RequestKind.SEND
+        and memory.find(request) is None
+    ):
         return _NO_ANSWER
     return ""
 

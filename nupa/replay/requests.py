@@ -43,7 +43,7 @@ def without(spans: list[Span], holes: list[Span]) -> list[Span]:
     return spans
 
 
-class Answer(Enum):
+class RequestAnswer(Enum):
     """The answer to a request in the capture.  NAKs: IBTA table 46 (syndromes)."""
 
     NONE = "no answer"
@@ -55,16 +55,24 @@ class Answer(Enum):
 
     @property
     def refused(self) -> bool:
-        return self in (Answer.INVALID_REQUEST, Answer.REMOTE_ACCESS, Answer.REMOTE_OPERATION)
+        return self in (
+            RequestAnswer.INVALID_REQUEST,
+            RequestAnswer.REMOTE_ACCESS,
+            RequestAnswer.REMOTE_OPERATION,
+        )
 
     @property
     def works(self) -> bool:
         """Whether it was executed, as far as the capture shows."""
-        return self in (Answer.DONE, Answer.NEVER)
+        return self in (RequestAnswer.DONE, RequestAnswer.NEVER)
 
 
 #: By the value of a NAK's syndrome; others ask for what was lost.
-NAKS = {1: Answer.INVALID_REQUEST, 2: Answer.REMOTE_ACCESS, 3: Answer.REMOTE_OPERATION}
+NAKS = {
+    1: RequestAnswer.INVALID_REQUEST,
+    2: RequestAnswer.REMOTE_ACCESS,
+    3: RequestAnswer.REMOTE_OPERATION,
+}
 
 
 @dataclass(slots=True)
@@ -121,7 +129,7 @@ class CapturedRequest:
     swap: int = 0  # or what is added
     qkey: int = 0
     source_qpn: int = 0
-    answer: Answer = Answer.NONE
+    answer: RequestAnswer = RequestAnswer.NONE
     data: Content | None = None  # returned by a READ
     original: int | None = None
     rnr: int = 0  # the first RNR NAK

@@ -12,7 +12,7 @@ from nupa.packet.tables.opcodes import Transport
 from nupa.packet.tables.transport import ATOMIC_BYTES
 from nupa.replay.memory import AddressRange, CapturedMemory, CapturedRegion, Refusal
 from nupa.replay.outcome import RequestOutcome
-from nupa.replay.requests import Answer, CapturedRequest, Content, RequestKind
+from nupa.replay.requests import CapturedRequest, Content, RequestAnswer, RequestKind
 from nupa.replay.stage import GRH_BYTES, NO_KEY, Connection, Stage
 from nupa.verbs import SGE, WC, RecvWR, SendWR
 from nupa.verbs import enums as e
@@ -23,11 +23,11 @@ _SPINS = 2000  # empty polls before the first sleep
 _INVERT = bytes(255 - n for n in range(256))
 
 _STATUS = {
-    Answer.DONE: e.IBV_WC_SUCCESS,
-    Answer.NEVER: e.IBV_WC_SUCCESS,
-    Answer.INVALID_REQUEST: e.IBV_WC_REM_INV_REQ_ERR,
-    Answer.REMOTE_ACCESS: e.IBV_WC_REM_ACCESS_ERR,
-    Answer.REMOTE_OPERATION: e.IBV_WC_REM_OP_ERR,
+    RequestAnswer.DONE: e.IBV_WC_SUCCESS,
+    RequestAnswer.NEVER: e.IBV_WC_SUCCESS,
+    RequestAnswer.INVALID_REQUEST: e.IBV_WC_REM_INV_REQ_ERR,
+    RequestAnswer.REMOTE_ACCESS: e.IBV_WC_REM_ACCESS_ERR,
+    RequestAnswer.REMOTE_OPERATION: e.IBV_WC_REM_OP_ERR,
 }
 _WITH_IMM = {
     RequestKind.SEND: e.IBV_WR_SEND_WITH_IMM,
@@ -166,9 +166,9 @@ class Step:
         wr_id = self._stage.next_id()
         size = self._head + (request.length if request.kind is RequestKind.SEND else 0)
         sg = [host.landing.sge(0, size)] if size else []
-        if request.answer is Answer.INVALID_REQUEST and request.kind is RequestKind.SEND:
+        if request.answer is RequestAnswer.INVALID_REQUEST and request.kind is RequestKind.SEND:
             sg = [host.landing.sge(0, size - 1)] if size > 1 else []
-        elif request.answer is Answer.REMOTE_OPERATION:
+        elif request.answer is RequestAnswer.REMOTE_OPERATION:
             sg = [SGE(host.landing.buf, size, NO_KEY)]
         self._responder.qp.post_recv(RecvWR(wr_id=wr_id, sg=sg))
         return wr_id
@@ -279,7 +279,7 @@ class Step:
             self._target[:] = self._payload
             extent.mark(request.va, request.length, written=False)
             # The capture does not show whether an unacknowledged write arrived.
-            known = request.payload.known() if request.answer is Answer.DONE else []
+            known = request.payload.known() if request.answer is RequestAnswer.DONE else []
             for start, end in known:
                 extent.mark(request.va + start, end - start, written=True)
         elif request.kind.atomic:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from nupa.base.progress import Progress
 from nupa.base.quantity import say_bytes
 from nupa.fabric import Fabric
-from nupa.measure.guest_report import SIDES, Comparison, GuestReport, Score, Side
+from nupa.measure.guest_report import SIDES, GuestProgram, GuestReport, Score, Side
 from nupa.programs import iperf3, perftest
 from nupa.programs.iperf3 import Iperf3Error
 from nupa.programs.pair import NUPA, ProgramError, free_port
@@ -62,13 +62,13 @@ _PERFTEST: tuple[tuple[Operation, Kind, int, float | None], ...] = (
     ("read", "lat", 64, None),
     ("write", "bw", 1 << 16, 5.0),
 )
-_TCP = Comparison("iperf3", "TCP, one stream", "MB/s", False, VIRTIO, target=1.0)
+_TCP = GuestProgram("iperf3", "TCP, one stream", "MB/s", False, VIRTIO, target=1.0)
 
 
-def _comparison(operation: Operation, kind: Kind, size: int, target: float | None) -> Comparison:
+def _comparison(operation: Operation, kind: Kind, size: int, target: float | None) -> GuestProgram:
     what = f"{_WHAT[operation]} {say_bytes(size, ' ')}" + (", latency" if kind == "lat" else "")
     unit, program = ("µs" if kind == "lat" else "MB/s"), perftest.program(operation, kind)
-    return Comparison(program, what, unit, kind == "lat", SOFT_ROCE, size, target)
+    return GuestProgram(program, what, unit, kind == "lat", SOFT_ROCE, size, target)
 
 
 def missing() -> str:
@@ -124,7 +124,7 @@ class Demo:
         for host in self._hosts:
             self._pair.run(host, [*NUPA, "net", "up"])
 
-    def _perftest(self, comparison: Comparison, kind: Kind, soft_roce: bool) -> None:
+    def _perftest(self, comparison: GuestProgram, kind: Kind, soft_roce: bool) -> None:
         if kind == "lat":
             count = self._plan.latency_iterations
         else:
@@ -154,7 +154,7 @@ class Demo:
         self._compare(_TCP, measure, nupa=network, other=True)
 
     def _compare(
-        self, comparison: Comparison, measure: Callable[[Side], float], *, nupa: bool, other: bool
+        self, comparison: GuestProgram, measure: Callable[[Side], float], *, nupa: bool, other: bool
     ) -> None:
         """Runs all rounds of a comparison, both sides by turns, so that other load affects both."""
         score = Score(comparison)

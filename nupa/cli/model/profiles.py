@@ -13,7 +13,7 @@ from nupa.cli.common.command import Subparsers, add_command
 if TYPE_CHECKING:
     from nupa.model.profile.figure import Figure
     from nupa.model.profile.profile import Profile
-    from nupa.model.profile.table import Table
+    from nupa.model.profile.table import FigureTable
 
 _EPILOG = """\
 Rates are of one direction.  Of each figure, its unit, source and confidence are printed:
@@ -147,7 +147,7 @@ def _envelope(profile: Profile) -> str:
     return ", ".join(found)
 
 
-def _table(found: Table) -> str:
+def _table(found: FigureTable) -> str:
     from nupa.cli.common.text import table
 
     shown = found.shown()

@@ -27,8 +27,7 @@ between takes as long as it took when it was recorded.
 --on here is this machine, by the mover that was recorded: `nupa model calibrate` measures it.
 
 examples:
-  nupa run --record r -- mpirun -n 8 ./app
-  nupa model replay r --on ib-ndr
+  nupa model replay r --on ib-ndr                   r: of `nupa run --record r -- mpirun -n 8 ./app`
   nupa model replay r --on ib-ndr --ranks 64        if its pattern permits
   nupa model replay r --on nvlink5 --json | jq .time_ns
   nupa model replay r --goal app.goal               converts it, for other simulators

@@ -11,7 +11,7 @@ from nupa.cli.common.command import Subparsers, add_command
 from nupa.cli.model.common import QUIET_S
 
 if TYPE_CHECKING:
-    from nupa.model.study.sweep import Row
+    from nupa.model.study.sweep import SweepRow
 
 _EPILOG = """\
 FILE is TOML with lists, of which all combinations are predicted, the last list varying fastest:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print(rows: list[Row], out: object) -> None:
+def _print(rows: list[SweepRow], out: object) -> None:
     import csv
     from typing import Any, cast
 

@@ -11,7 +11,7 @@ from nupa.cli.common.command import Subparsers, add_command
 from nupa.cli.model.common import ON_HELP, WORK_HELP, add_question
 
 if TYPE_CHECKING:
-    from nupa.model.study.difference import Difference
+    from nupa.model.study.difference import FabricDifference
 
 _FIGURES_MOST = 8
 _EFFECT_LEAST = 0.01  # of the difference
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _text(found: Difference, a: str, b: str) -> str:
+def _text(found: FabricDifference, a: str, b: str) -> str:
     from nupa.model.answer.text import say_ns
 
     one, two = found.a, found.b
@@ -88,7 +88,7 @@ def _signed(ns: float) -> str:
     return f"{'-' if ns < 0 else '+'}{say_ns(abs(ns))}"
 
 
-def _stages(found: Difference, a: str, b: str) -> str:
+def _stages(found: FabricDifference, a: str, b: str) -> str:
     from nupa.cli.common.text import table
     from nupa.model.answer.meaning import meaning
     from nupa.model.answer.text import say_ns
@@ -106,7 +106,7 @@ def _stages(found: Difference, a: str, b: str) -> str:
     return table(("STAGE", a, b, "DIFFERENCE", "MEANING"), rows)
 
 
-def _figures(found: Difference, a: str, b: str) -> str:
+def _figures(found: FabricDifference, a: str, b: str) -> str:
     from nupa.cli.common.text import table
 
     least = _EFFECT_LEAST * abs(found.b.time_ns - found.a.time_ns)

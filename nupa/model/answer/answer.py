@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from nupa.model.errors import ModelError
 
 
-class Stage(NamedTuple):
+class StageTime(NamedTuple):
     """A part of the time: "serialisation", "switch", …; the stages add up to the time."""
 
     name: str
@@ -27,7 +27,7 @@ class LinkLoad(NamedTuple):
     busy: float  #: 0 to 1
 
 
-class Span(NamedTuple):
+class TimelineSpan(NamedTuple):
     """An operation of a rank, for the timeline."""
 
     rank: int
@@ -36,7 +36,7 @@ class Span(NamedTuple):
     ns: float
 
 
-class Check(NamedTuple):
+class SampleCheck(NamedTuple):
     """A sampled part in the packet engine, beside the same part in the answer's engine.
 
     *sample* says which part it was.
@@ -68,7 +68,7 @@ class Answer:
     time_ns: float
     low_ns: float
     high_ns: float
-    stages: tuple[Stage, ...]
+    stages: tuple[StageTime, ...]
     algorithm: str
     reason: str
     engine: str
@@ -78,10 +78,10 @@ class Answer:
     energy_pj: float | None = None
     warnings: tuple[str, ...] = ()
     seed: int | None = None
-    check: Check | None = None
+    check: SampleCheck | None = None
     form: str = "time"
     messages: int = 1
-    spans: tuple[Span, ...] = field(default=(), repr=False)
+    spans: tuple[TimelineSpan, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if not (isfinite(self.time_ns) and self.time_ns > 0):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nupa.model.answer.answer import Answer, Span
+from nupa.model.answer.answer import Answer, TimelineSpan
 from nupa.model.answer.meaning import meaning
 
 _US = 1e3  # the format counts microseconds
@@ -47,7 +47,7 @@ def _process(pid: int, answer: Answer) -> Iterator[Event]:
         yield _slice(pid, threads[key], span.name, span.start_ns, span.ns, {})
 
 
-def _lanes(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
+def _lanes(spans: Sequence[TimelineSpan]) -> Iterator[tuple[TimelineSpan, int]]:
     """Yields spans with the first lane of their rank that is free: slices of a thread must nest."""
     free: dict[int, list[float]] = {}
     for span in sorted(spans, key=lambda each: (each.start_ns, each.rank)):

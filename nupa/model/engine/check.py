@@ -13,7 +13,7 @@ from itertools import islice
 from math import ceil
 from typing import Any
 
-from nupa.model.answer.answer import Check, Stage
+from nupa.model.answer.answer import SampleCheck, StageTime
 from nupa.model.engine.choice import Engine, Question, packet_hops
 from nupa.model.engine.flows import flows
 from nupa.model.engine.fluid import fluid
@@ -25,7 +25,7 @@ from nupa.model.engine.transfers import transfers
 from nupa.model.errors import ModelError
 from nupa.model.network.build import graph
 from nupa.model.network.network import Network
-from nupa.model.work.phase import NO_PACE, Operation, Phase, Plan, Work
+from nupa.model.work.phase import NO_PACE, Phase, Plan, RankOperation, Work
 
 #: Packets of a part: about a second of the packet engine, and of Python that lists operations.
 PACKETS_MAX = 200_000
@@ -36,7 +36,7 @@ BYTES_LEAST = 64 << 10
 _ENDPOINT = ("message rate", "flow rate", "bus", "single rate", "window")
 
 
-def check(asked: Question, engine: Engine) -> Check:
+def check(asked: Question, engine: Engine) -> SampleCheck:
     """Returns the times of a part in *engine*, and in the packet engine.
 
     ModelError: no part of the work can run in the packet engine, and why.
@@ -61,11 +61,11 @@ def check(asked: Question, engine: Engine) -> Check:
         done = run(
             graph(network), transfers(network, operations), seed=asked.seed, progress=asked.tick
         )
-        return Check(sample, ours, done.time_ns)
+        return SampleCheck(sample, ours, done.time_ns)
     raise ModelError(f"{asked.work.name} has no part of {PACKETS_MAX} packets or fewer")
 
 
-def _total(found: tuple[Stage, ...]) -> float:
+def _total(found: tuple[StageTime, ...]) -> float:
     return sum(stage.ns for stage in found)
 
 
@@ -75,19 +75,19 @@ def _chunked(work: Work, plan: Plan) -> bool:
     return rooted or plan.algorithm.partition("/")[0] in ("tree", "double-tree")
 
 
-def _of_operations(asked: Question) -> Check:
+def _of_operations(asked: Question) -> SampleCheck:
     """Checks the first operations of a work without phases."""
     network = asked.network
     listed = list(islice(asked.work.operations(network), OPERATIONS_MAX))
     while packet_hops(network, listed) > 8 * PACKETS_MAX and len(listed) > 1:
         listed = listed[: len(listed) // 2]
-    part: list[Operation] = [
+    part: list[RankOperation] = [
         one._replace(after=tuple(each for each in one.after if each < len(listed)))
         for one in listed
     ]
     by_flows = fluid(network, part, LevelRoutes(network)).time_ns
     done = run(graph(network), transfers(network, part), seed=asked.seed, progress=asked.tick)
-    return Check(f"the first {len(part)} operations", by_flows, done.time_ns)
+    return SampleCheck(f"the first {len(part)} operations", by_flows, done.time_ns)
 
 
 def _bare(network: Network, plan: Plan) -> Plan:

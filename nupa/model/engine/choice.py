@@ -9,13 +9,13 @@ from itertools import islice
 from math import ceil
 from typing import Literal, NamedTuple, get_args
 
-from nupa.model.answer.answer import LinkLoad, Span, Stage
-from nupa.model.engine.composed import Cost, cycle_energy_pj, cycle_stages, parts_stages
+from nupa.model.answer.answer import LinkLoad, StageTime, TimelineSpan
+from nupa.model.engine.composed import PlanCost, cycle_energy_pj, cycle_stages, parts_stages
 from nupa.model.engine.flows import flows
 from nupa.model.engine.fluid import fluid
 from nupa.model.engine.loads import energy_pj
 from nupa.model.engine.message import wire_bytes
-from nupa.model.engine.packets import Progress, Run, run
+from nupa.model.engine.packets import Run, RunProgress, run
 from nupa.model.engine.prepared import Done
 from nupa.model.engine.routes import GraphRoutes, LevelRoutes
 from nupa.model.engine.stages import stages
@@ -24,10 +24,10 @@ from nupa.model.errors import ModelError
 from nupa.model.network.build import graph
 from nupa.model.network.energy import BITS, path_energy
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Operation, Plan, Work
+from nupa.model.work.phase import Plan, RankOperation, Work
 
 Engine = Literal["auto", "stages", "flows", "packets"]
-Tick = Callable[[Progress], None]
+Tick = Callable[[RunProgress], None]
 #: Packets times links that `auto` gives to the packet engine: some seconds.
 PACKET_HOPS_MAX = 4_000_000
 #: The part of the time that flows share links, from which `auto` looks at packets.
@@ -46,10 +46,10 @@ class Found(NamedTuple):
 
     engine: Engine
     why: str
-    stages: tuple[Stage, ...]
+    stages: tuple[StageTime, ...]
     links: tuple[LinkLoad, ...]
     energy_pj: float
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TimelineSpan, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -96,9 +96,9 @@ def _composed(asked: Question) -> Found:
         energy = cycle_energy_pj(plan.cycle)
         return Found("stages", why, cycle_stages(plan.cycle), (), energy)
 
-    def timed(network: Network, part: Plan) -> Cost:
+    def timed(network: Network, part: Plan) -> PlanCost:
         found = _planned(replace(asked, network=network, plan=part), "auto")
-        return Cost(found.time_ns, found.energy_pj)
+        return PlanCost(found.time_ns, found.energy_pj)
 
     found, energy = parts_stages(plan, timed)
     return Found("stages", "each part is run by the engine that fits", found, (), energy)
@@ -123,7 +123,7 @@ def _planned(asked: Question, engine: Engine) -> Found:
     return Found("flows", why, shared.stages, shared.links, energy)
 
 
-def _listed(asked: Question) -> list[Operation]:
+def _listed(asked: Question) -> list[RankOperation]:
     """Returns the operations for the packet engine.  ModelError: they are too many to list."""
     plan = asked.plan
     count = sum(
@@ -184,7 +184,7 @@ def _operated(asked: Question, engine: Engine) -> Found:
         return found._replace(why=f"{why}; packets cannot run: {error}")
 
 
-def packet_hops(network: Network, operations: Sequence[Operation]) -> int:
+def packet_hops(network: Network, operations: Sequence[RankOperation]) -> int:
     """Returns how many packets pass how many links, in all."""
     total = 0
     for one in operations:
@@ -195,7 +195,7 @@ def packet_hops(network: Network, operations: Sequence[Operation]) -> int:
     return total
 
 
-def by_packets(asked: Question, operations: Sequence[Operation], why: str) -> Found:
+def by_packets(asked: Question, operations: Sequence[RankOperation], why: str) -> Found:
     """Runs each packet; a library's own time, which no packet has, is the closed form's.
 
     ModelError: the engine is not built, or the operations cannot run in it.
@@ -222,13 +222,15 @@ def by_packets(asked: Question, operations: Sequence[Operation], why: str) -> Fo
     )
 
 
-def _stages(network: Network, operations: Sequence[Operation], done: Run) -> tuple[Stage, ...]:
+def _stages(
+    network: Network, operations: Sequence[RankOperation], done: Run
+) -> tuple[StageTime, ...]:
     found = critical_stages(network, operations, done)
     rest = done.time_ns - sum(stage.ns for stage in found)
-    return found if abs(rest) < 1e-3 else (*found, Stage("queues", rest))
+    return found if abs(rest) < 1e-3 else (*found, StageTime("queues", rest))
 
 
-def _energy_pj(network: Network, operations: Sequence[Operation]) -> float:
+def _energy_pj(network: Network, operations: Sequence[RankOperation]) -> float:
     total = 0.0
     per_bit: dict[int, float] = {}
     for one in operations:
@@ -241,25 +243,29 @@ def _energy_pj(network: Network, operations: Sequence[Operation]) -> float:
     return total
 
 
-def _name(one: Operation) -> str:
+def _name(one: RankOperation) -> str:
     if one.rank == one.peer:
         return "computation"
     to = f"to {one.peer}" if one.peer >= 0 else "in the switches"
     return f"{one.operation} {one.bytes} B {to}"
 
 
-def _packet_spans(asked: Question, operations: Sequence[Operation], done: Run) -> tuple[Span, ...]:
+def _packet_spans(
+    asked: Question, operations: Sequence[RankOperation], done: Run
+) -> tuple[TimelineSpan, ...]:
     if not asked.spans:
         return ()
     times = (done.times(index) for index in range(min(SPANS_MAX, len(operations))))
     return tuple(
-        Span(one.rank, _name(one), time.start_ns, time.done_ns - time.start_ns)
+        TimelineSpan(one.rank, _name(one), time.start_ns, time.done_ns - time.start_ns)
         for one, time in zip(operations, times, strict=False)
     )
 
 
-def _flow_spans(asked: Question, operations: Sequence[Operation], done: Done) -> tuple[Span, ...]:
+def _flow_spans(
+    asked: Question, operations: Sequence[RankOperation], done: Done
+) -> tuple[TimelineSpan, ...]:
     if not asked.spans:
         return ()
     ends = zip(operations[:SPANS_MAX], done.starts_ns, done.ends_ns, strict=False)
-    return tuple(Span(one.rank, _name(one), start, end - start) for one, start, end in ends)
+    return tuple(TimelineSpan(one.rank, _name(one), start, end - start) for one, start, end in ends)

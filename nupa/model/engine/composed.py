@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nupa.model.answer.answer import Stage
+from nupa.model.answer.answer import StageTime
 from nupa.model.engine.message import message, serialisation_ns, wire_bytes
 from nupa.model.network.energy import BITS, path_energy
 from nupa.model.network.network import Network
@@ -20,7 +20,7 @@ from nupa.model.work.phase import Cycle, Plan, Station
 _HALVINGS = 200
 
 
-class Cost(NamedTuple):
+class PlanCost(NamedTuple):
     """What a plan takes on a network."""
 
     ns: float
@@ -28,10 +28,10 @@ class Cost(NamedTuple):
 
 
 #: Returns what a plan takes on a network.
-Timer = Callable[[Network, Plan], Cost]
+Timer = Callable[[Network, Plan], PlanCost]
 
 
-class Demand(NamedTuple):
+class StationDemand(NamedTuple):
     """What a station takes of a request: *ns* a visit; see Station."""
 
     name: str
@@ -42,7 +42,7 @@ class Demand(NamedTuple):
     wire: str = ""
 
 
-def _longest(demands: Sequence[Demand], each: list[float]) -> list[float]:
+def _longest(demands: Sequence[StationDemand], each: list[float]) -> list[float]:
     """Returns the waits, but of one wire only the longest."""
     most: dict[str, int] = {}
     for index, demand in enumerate(demands):
@@ -54,7 +54,7 @@ def _longest(demands: Sequence[Demand], each: list[float]) -> list[float]:
     ]
 
 
-def waits(alone_ns: float, depth: int, demands: Sequence[Demand]) -> list[float]:
+def waits(alone_ns: float, depth: int, demands: Sequence[StationDemand]) -> list[float]:
     """Returns what a request waits at each station, beside the *alone_ns* that it takes alone.
 
     With the rate x of a stream, a request's visits v of d ns to a station of which it sees c
@@ -85,16 +85,18 @@ def waits(alone_ns: float, depth: int, demands: Sequence[Demand]) -> list[float]
     return all_waits(low)
 
 
-def demand(network: Network, station: Station) -> Demand:
+def demand(network: Network, station: Station) -> StationDemand:
     """Returns a station's demand in ns, with the time of its bytes on a port."""
     ns = station.ns
     if station.level is not None:
         base = network.levels[network.base(station.level)]
         ns += serialisation_ns(base.profile, station.bytes) / (station.ports * base.ways)
-    return Demand(station.name, ns, station.visits, station.among, station.streams, station.wire)
+    return StationDemand(
+        station.name, ns, station.visits, station.among, station.streams, station.wire
+    )
 
 
-def cycle_stages(cycle: Cycle) -> tuple[Stage, ...]:
+def cycle_stages(cycle: Cycle) -> tuple[StageTime, ...]:
     """Returns the stages of the requests of a place in a queue: alone, and their waits."""
     total: dict[str, float] = {}
 
@@ -112,7 +114,7 @@ def cycle_stages(cycle: Cycle) -> tuple[Stage, ...]:
     alone = sum(total.values())
     for one, wait in zip(demands, waits(alone, cycle.depth, demands), strict=True):
         add(f"wait: {one.name}", wait)
-    return tuple(Stage(name, ns * cycle.loops) for name, ns in total.items())
+    return tuple(StageTime(name, ns * cycle.loops) for name, ns in total.items())
 
 
 def cycle_energy_pj(cycle: Cycle) -> float:
@@ -125,7 +127,7 @@ def cycle_energy_pj(cycle: Cycle) -> float:
     return total * cycle.streams * cycle.depth * cycle.loops
 
 
-def parts_stages(plan: Plan, timer: Timer) -> tuple[tuple[Stage, ...], float]:
+def parts_stages(plan: Plan, timer: Timer) -> tuple[tuple[StageTime, ...], float]:
     """Returns a stage for each part and for the pipeline's bubble, and the energy in pJ.
 
     A part's time is what is left of it beside the computation that hides it.  All groups of ranks
@@ -134,7 +136,7 @@ def parts_stages(plan: Plan, timer: Timer) -> tuple[tuple[Stage, ...], float]:
     found: dict[str, float] = {}
     piped = energy = 0.0
     for part in plan.parts:
-        cost = Cost(0.0)
+        cost = PlanCost(0.0)
         if part.plan is not None and part.network is not None:
             cost = timer(part.network, part.plan)
             energy += cost.energy_pj * part.times * plan.ranks / part.network.endpoints
@@ -142,4 +144,4 @@ def parts_stages(plan: Plan, timer: Timer) -> tuple[tuple[Stage, ...], float]:
         piped += ns if part.piped else 0.0
         found[part.name] = found.get(part.name, 0.0) + ns
     found["pipeline bubble"] = plan.bubble * piped
-    return tuple(Stage(name, ns) for name, ns in found.items() if ns), energy
+    return tuple(StageTime(name, ns) for name, ns in found.items() if ns), energy

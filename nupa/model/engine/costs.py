@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nupa.model.answer.answer import Stage
+from nupa.model.answer.answer import StageTime
 from nupa.model.engine.message import message, one_way, serialisation_ns
 from nupa.model.network.network import Network
 from nupa.model.network.path import Path
 from nupa.model.work.phase import ANSWERED
 
 
-class Cost(NamedTuple):
+class MessageCost(NamedTuple):
     """One message on an idle path, in ns.
 
     *post*: the program is busy.  *lead*: from its start until the data enters the first link, of
@@ -29,7 +29,7 @@ class Cost(NamedTuple):
     back: float
     answered: bool
     copied: bool
-    stages: tuple[Stage, ...]
+    stages: tuple[StageTime, ...]
 
 
 class Costs:
@@ -37,10 +37,10 @@ class Costs:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._found: dict[tuple[int, str, int], Cost] = {}
-        self._of_pair: dict[tuple[int, int, str, int], Cost] = {}
+        self._found: dict[tuple[int, str, int], MessageCost] = {}
+        self._of_pair: dict[tuple[int, int, str, int], MessageCost] = {}
 
-    def of(self, rank: int, peer: int, operation: str, size_bytes: int) -> Cost:
+    def of(self, rank: int, peer: int, operation: str, size_bytes: int) -> MessageCost:
         """Returns the cost of a message from endpoint *rank* to *peer*."""
         near = (rank, peer, operation, size_bytes)
         cost = self._of_pair.get(near)
@@ -55,7 +55,7 @@ class Costs:
         return cost
 
 
-def _cost(path: Path, operation: str, size_bytes: int) -> Cost:
+def _cost(path: Path, operation: str, size_bytes: int) -> MessageCost:
     profile = path.profile
     known = "atomic" if operation == "flush" else operation
     stages = message(path, known, size_bytes)
@@ -77,7 +77,7 @@ def _cost(path: Path, operation: str, size_bytes: int) -> Cost:
     if copied:  # the whole of it is the post
         post = total - tail
         ack = lead = 0.0
-    return Cost(
+    return MessageCost(
         post=post,
         lead=lead,
         wire=max(limits),

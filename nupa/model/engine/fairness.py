@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 
-class Demand(NamedTuple):
+class FlowDemand(NamedTuple):
     """*flows* equal flows: which part of each flow's rate every resource carries.
 
     *limit* is the rate that one of them can use at most.
@@ -23,7 +23,7 @@ class Demand(NamedTuple):
 
 
 def max_min(
-    capacity: Mapping[Hashable, float], demands: Sequence[Demand]
+    capacity: Mapping[Hashable, float], demands: Sequence[FlowDemand]
 ) -> tuple[list[float], list[Hashable]]:
     """Returns the rate of one flow of each demand, and the resource that bounds it.
 
@@ -80,7 +80,7 @@ def max_min(
 
 
 def _keep(
-    demands: Sequence[Demand],
+    demands: Sequence[FlowDemand],
     rates: list[float],
     index: int,
     rate: float,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nupa.model.answer.answer import LinkLoad, Stage
+from nupa.model.answer.answer import LinkLoad, StageTime
 from nupa.model.engine.loads import LinkClass, Load, class_name, loads, totals
 from nupa.model.engine.message import serialisation_ns
 from nupa.model.engine.stages import FLOW_RATE, phase_stages, uncovered
@@ -23,7 +23,7 @@ class Flows(NamedTuple):
     *bottleneck*: the class of links, or the endpoint's limit, that takes the longest time.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StageTime, ...]
     links: tuple[LinkLoad, ...]
     bottleneck: str
     sent: float
@@ -39,12 +39,12 @@ def _seconds(load: Load) -> float:
     return load.bytes / load.capacity
 
 
-def _slowest(network: Network, found: dict[LinkClass, Load]) -> Stage:
+def _slowest(network: Network, found: dict[LinkClass, Load]) -> StageTime:
     key = max(found, key=lambda key: _seconds(found[key]))
-    return Stage(class_name(network, key), _seconds(found[key]) * 1e9)
+    return StageTime(class_name(network, key), _seconds(found[key]) * 1e9)
 
 
-def _limits(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
+def _limits(network: Network, phase: Phase) -> tuple[list[StageTime], StageTime]:
     """Returns the latencies of a phase, and what an endpoint alone needs beyond its links."""
     *latencies, transfer = phase_stages(network, phase)
     base = network.levels[network.base(phase.level)]
@@ -52,10 +52,10 @@ def _limits(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
     if phase.in_flight > 1:
         # Messages in flight: serialisation is one of the limits that the stages have weighed.
         alone = serial * phase.steps / network.level_path(phase.level).share
-        return latencies, transfer if transfer.ns > alone * (1 + 1e-9) else Stage("", 0.0)
+        return latencies, transfer if transfer.ns > alone * (1 + 1e-9) else StageTime("", 0.0)
     if transfer.name == FLOW_RATE or (phase.limit and transfer.name == phase.limit_name):
         return latencies, transfer
-    return latencies, Stage("", 0.0)
+    return latencies, StageTime("", 0.0)
 
 
 def flows(network: Network, plan: Plan) -> Flows:
@@ -66,15 +66,15 @@ def flows(network: Network, plan: Plan) -> Flows:
     found = [loads(network, phase) for phase in plan.phases]
     stages: dict[str, float] = {}
 
-    def add(stage: Stage) -> None:
+    def add(stage: StageTime) -> None:
         if stage.ns:
             stages[stage.name] = stages.get(stage.name, 0.0) + stage.ns
 
-    add(Stage("launch", plan.fixed_ns))
+    add(StageTime("launch", plan.fixed_ns))
     ring = plan.pipelined and plan.algorithm.partition("/")[0] == "ring"
     total = totals(found, ring)
-    transfers: list[Stage] = []
-    limits: list[Stage] = []
+    transfers: list[StageTime] = []
+    limits: list[StageTime] = []
     for phase, each in zip(plan.phases, found, strict=True):
         latencies, limit = _limits(network, phase)
         for latency in uncovered(plan.pace, phase, latencies) if plan.pipelined else latencies:
@@ -83,7 +83,7 @@ def flows(network: Network, plan: Plan) -> Flows:
         transfers.append(max(limit, _slowest(network, each), key=lambda stage: stage.ns))
     if plan.pipelined and plan.phases:
         transfers = [max(*limits, _slowest(network, total), key=lambda stage: stage.ns)]
-        add(Stage("library", plan.pace.visible_ns(transfers[0].ns)))
+        add(StageTime("library", plan.pace.visible_ns(transfers[0].ns)))
     for transfer in transfers:
         add(transfer)
     time_ns = sum(stages.values())
@@ -98,8 +98,8 @@ def flows(network: Network, plan: Plan) -> Flows:
         way: sum(load.links * load.bytes for key, load in total.items() if key.way == way)
         for way in ("out", "in")
     }
-    slowest = max(transfers, key=lambda stage: stage.ns, default=Stage("", 0.0))
+    slowest = max(transfers, key=lambda stage: stage.ns, default=StageTime("", 0.0))
     return Flows(
-        tuple(Stage(name, ns) for name, ns in stages.items()),
+        tuple(StageTime(name, ns) for name, ns in stages.items()),
         links, slowest.name, ends["out"], ends["in"], total,
     )  # fmt: skip

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from nupa.model.engine import fluid_compiled
-from nupa.model.engine.fairness import Demand, max_min
-from nupa.model.engine.prepared import Done, FlowClass, Prepared, Times, prepare
+from nupa.model.engine.fairness import FlowDemand, max_min
+from nupa.model.engine.prepared import Done, FlowClass, OperationTimes, Prepared, prepare
 from nupa.model.engine.routes import Routes
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 
 #: Ends within this part of a nanosecond are one event.
 _NS = 1e-6
@@ -27,7 +27,7 @@ _STARTS, _COMPLETES = 0, 1
 
 
 @dataclass
-class _Running:
+class _RunningClass:
     """A class.  *sent*: bytes that each of its flows was sent since the class exists."""
 
     number: int
@@ -52,14 +52,14 @@ class _Engine:
     def __init__(self, made: Prepared) -> None:
         self.made = made
         count = len(made.operations)
-        self.times = Times([0.0] * count, [-1.0] * count, [-1] * count, [False] * count,
+        self.times = OperationTimes([0.0] * count, [-1.0] * count, [-1] * count, [False] * count,
                            [None] * count)  # fmt: skip
         self.waits = [len(each.after) for each in made.operations]
         self.followers: dict[int, list[int]] = {}
-        self.classes = [_Running(number, each) for number, each in enumerate(made.classes)]
-        self.users: dict[Hashable, dict[int, _Running]] = {}
+        self.classes = [_RunningClass(number, each) for number, each in enumerate(made.classes)]
+        self.users: dict[Hashable, dict[int, _RunningClass]] = {}
         self.pending: list[tuple[float, int, int, int]] = []  #: time, order, kind, index
-        self.finishes: list[tuple[float, int, int, _Running]] = []  #: time, class, turn
+        self.finishes: list[tuple[float, int, int, _RunningClass]] = []  #: time, class, turn
         self.latest: dict[tuple[int, int], int] = {}
         self.sequence = 0
         for index, each in enumerate(made.operations):
@@ -70,12 +70,12 @@ class _Engine:
         self.sequence += 1
         heappush(self.pending, (time, self.sequence, kind, index))
 
-    def run(self) -> Times:
+    def run(self) -> OperationTimes:
         for index, waits in enumerate(self.waits):
             if not waits:
                 self._ready(index, 0.0, -1)
         while (now := self._next_time()) is not None:
-            changed: dict[int, _Running] = {}
+            changed: dict[int, _RunningClass] = {}
             while self.pending and self.pending[0][0] <= now:
                 _, _, kind, index = heappop(self.pending)
                 if kind == _STARTS:
@@ -110,7 +110,7 @@ class _Engine:
         kind = _STARTS if self.made.class_of[index] >= 0 else _COMPLETES
         self._later(times.ready[index] + known.before, kind, index)
 
-    def _start(self, index: int, now: float, changed: dict[int, _Running]) -> None:
+    def _start(self, index: int, now: float, changed: dict[int, _RunningClass]) -> None:
         """Puts an operation's bytes on the wire."""
         found = self.classes[self.made.class_of[index]]
         self.times.received += found.advance(now)
@@ -121,7 +121,7 @@ class _Engine:
         heappush(found.marks, (found.sent + self.made.known[index].size, index))
         changed[found.number] = found
 
-    def _finish(self, found: _Running, now: float, changed: dict[int, _Running]) -> None:
+    def _finish(self, found: _RunningClass, now: float, changed: dict[int, _RunningClass]) -> None:
         """Ends the flows of a class whose last byte has been sent."""
         self.times.received += found.advance(now)
         mark = found.marks[0][0]
@@ -144,9 +144,9 @@ class _Engine:
             if not self.waits[follower]:
                 self._ready(follower, now, index)
 
-    def _share(self, now: float, changed: dict[int, _Running]) -> None:
+    def _share(self, now: float, changed: dict[int, _RunningClass]) -> None:
         """Computes the rates of all classes that share links with the changed ones, near or far."""
-        group: dict[int, _Running] = {}
+        group: dict[int, _RunningClass] = {}
         seen: set[Hashable] = set()
         stack = list(changed.values())
         while stack:
@@ -160,7 +160,7 @@ class _Engine:
                     stack.extend(self.users.get(resource, {}).values())
         active = [found for found in group.values() if found.flows]
         rates, bounds = max_min(
-            self.made.routes.capacity, [Demand(f.of.uses, f.flows, f.of.limit) for f in active]
+            self.made.routes.capacity, [FlowDemand(f.of.uses, f.flows, f.of.limit) for f in active]
         )
         for found, rate, bound in zip(active, rates, bounds, strict=True):
             self.times.received += found.advance(now)
@@ -177,7 +177,7 @@ class _Engine:
 
 def fluid(
     network: Network,
-    operations: Iterable[Operation],
+    operations: Iterable[RankOperation],
     routes: Routes,
     compiled: bool | None = None,
 ) -> Done:

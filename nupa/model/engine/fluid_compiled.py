@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from nupa.model.engine.prepared import Prepared, Times
+from nupa.model.engine.prepared import OperationTimes, Prepared
 from nupa.model.errors import ModelError
 
 _NONE = 0xFFFFFFFF
@@ -27,7 +27,7 @@ def is_built() -> bool:
     return _module() is not None
 
 
-def run(made: Prepared) -> Times:
+def run(made: Prepared) -> OperationTimes:
     """Runs the operations.  ModelError: the engine is not built, or there is no memory."""
     module = _module()
     if module is None:
@@ -89,7 +89,7 @@ def run(made: Prepared) -> Times:
     )
     if lib.nupa_model_flows_run(work, result) < 0:
         raise ModelError(f"no memory for {count} operations")
-    return Times(
+    return OperationTimes(
         list(ready[:count]),
         list(ends[:count]),
         [-1 if each == _NONE else each for each in cause[:count]],

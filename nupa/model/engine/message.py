@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from nupa.model.answer.answer import Stage
+from nupa.model.answer.answer import StageTime
 from nupa.model.errors import ModelError
 from nupa.model.network.path import Path
 from nupa.model.profile.profile import Profile
@@ -32,17 +32,17 @@ def serialisation_ns(profile: Profile, size_bytes: int, operation: str = "write"
     return wire_bytes(profile, size_bytes, operation) / rate * 1e9
 
 
-def one_way(path: Path, size_bytes: int, operation: str = "write") -> Iterator[Stage]:
+def one_way(path: Path, size_bytes: int, operation: str = "write") -> Iterator[StageTime]:
     """Yields the stages on the wire: the packets follow each other through the switches."""
     profile = path.profile
     first = min(size_bytes, profile.get("mtu", size_bytes))
-    yield Stage("first packet", first * profile.get("packet_copy"))
-    yield Stage("serialisation", serialisation_ns(profile, size_bytes, operation))
-    yield Stage("switches", path.switches * profile.get("hop"))
-    yield Stage("media", sum(link.latency_ns for link in path.links))
+    yield StageTime("first packet", first * profile.get("packet_copy"))
+    yield StageTime("serialisation", serialisation_ns(profile, size_bytes, operation))
+    yield StageTime("switches", path.switches * profile.get("hop"))
+    yield StageTime("media", sum(link.latency_ns for link in path.links))
 
 
-def message(path: Path, operation: str, size_bytes: int) -> tuple[Stage, ...]:
+def message(path: Path, operation: str, size_bytes: int) -> tuple[StageTime, ...]:
     """Returns the stages of one operation, as perftest's latency tests time it.
 
     A write or send: until the target sees it (half a round trip).  A read or atomic: until the
@@ -52,10 +52,10 @@ def message(path: Path, operation: str, size_bytes: int) -> tuple[Stage, ...]:
     merged: dict[str, float] = {}
     for stage in stages:
         merged[stage.name] = merged.get(stage.name, 0.0) + stage.ns
-    return tuple(Stage(name, ns) for name, ns in merged.items())
+    return tuple(StageTime(name, ns) for name, ns in merged.items())
 
 
-def _message(path: Path, operation: str, size_bytes: int) -> Iterator[Stage]:
+def _message(path: Path, operation: str, size_bytes: int) -> Iterator[StageTime]:
     figures = path.profile.figures
     if operation in ("load", "store") and "issue" not in figures:
         raise ModelError(
@@ -65,52 +65,52 @@ def _message(path: Path, operation: str, size_bytes: int) -> Iterator[Stage]:
     # Accelerators have no work requests: they load and store.
     stored = operation in MEMORY or ("issue" in figures and "post" not in figures)
     yield from (_memory if stored else _posted)(path, operation, size_bytes)
-    yield Stage("jitter", path.profile.get("jitter"))
+    yield StageTime("jitter", path.profile.get("jitter"))
 
 
-def _memory(path: Path, operation: str, size_bytes: int) -> Iterator[Stage]:
+def _memory(path: Path, operation: str, size_bytes: int) -> Iterator[StageTime]:
     """Yields the stages of a load, or of a store until the target sees it."""
     profile = path.profile
-    yield Stage("issue", profile.get("issue"))
+    yield StageTime("issue", profile.get("issue"))
     yield from one_way(path, 0 if operation in ANSWERED else size_bytes, operation)
     if operation in ANSWERED:
-        yield Stage("target's answer", profile.get("respond"))
+        yield StageTime("target's answer", profile.get("respond"))
         yield from one_way(path, size_bytes, operation)
-    yield Stage("arrival", profile.get("arrive"))
+    yield StageTime("arrival", profile.get("arrive"))
 
 
-def _posted(path: Path, operation: str, size_bytes: int) -> Iterator[Stage]:
+def _posted(path: Path, operation: str, size_bytes: int) -> Iterator[StageTime]:
     """Yields the stages of a work request."""
     profile = path.profile
     outward = 0 if operation == "read" else size_bytes
-    yield Stage("software", profile.get("software"))
-    yield Stage("post", profile.get("post"))
-    yield Stage("doorbell", profile.get("doorbell"))
+    yield StageTime("software", profile.get("software"))
+    yield StageTime("post", profile.get("post"))
+    yield StageTime("doorbell", profile.get("doorbell"))
     if outward > profile.get("inline"):
-        yield Stage("descriptor fetch", profile.get("descriptor"))
-        yield Stage("payload fetch", profile.get("fetch"))
+        yield StageTime("descriptor fetch", profile.get("descriptor"))
+        yield StageTime("payload fetch", profile.get("fetch"))
     if "eager" in profile.figures and size_bytes > profile["eager"]:
-        yield Stage("rendezvous", profile["rendezvous"])
+        yield StageTime("rendezvous", profile["rendezvous"])
     yield from one_way(path, outward)
     if operation in ANSWERED:
-        yield Stage("target's answer", profile.get("respond"))
+        yield StageTime("target's answer", profile.get("respond"))
         yield from one_way(path, size_bytes)
     if operation == "send":
-        yield Stage("receive", profile.get("receive"))
-    yield Stage("write to memory", profile.get("write"))
-    yield Stage("completion", profile.get("completion"))
+        yield StageTime("receive", profile.get("receive"))
+    yield StageTime("write to memory", profile.get("write"))
+    yield StageTime("completion", profile.get("completion"))
 
 
-def interval_ns(path: Path, operation: str, size_bytes: int, in_flight: int) -> Stage:
+def interval_ns(path: Path, operation: str, size_bytes: int, in_flight: int) -> StageTime:
     """Returns what limits a stream of messages, and the time between two of them."""
     profile = path.profile
     round_trip = sum(stage.ns for stage in message(path, operation, size_bytes))
     rate = "read_rate" if operation == "read" and "read_rate" in profile.figures else "message_rate"
     serial = serialisation_ns(profile, size_bytes, operation)
     limits = [
-        Stage("serialisation", serial / path.share),
-        Stage("message rate", 1e9 / profile[rate] if rate in profile.figures else 0.0),
-        Stage("messages in flight", round_trip / in_flight),
+        StageTime("serialisation", serial / path.share),
+        StageTime("message rate", 1e9 / profile[rate] if rate in profile.figures else 0.0),
+        StageTime("messages in flight", round_trip / in_flight),
     ]
     for figure, size in (
         ("flow_rate", size_bytes),
@@ -119,8 +119,8 @@ def interval_ns(path: Path, operation: str, size_bytes: int, in_flight: int) -> 
         ("single_rate", min(size_bytes, profile.get("mtu", size_bytes))),
     ):
         if figure in profile.figures:
-            limits.append(Stage(figure.replace("_", " "), size / profile[figure] * 1e9))
+            limits.append(StageTime(figure.replace("_", " "), size / profile[figure] * 1e9))
     if "window" in profile.figures:
         in_window = max(1.0, profile["window"] / max(size_bytes, 1))
-        limits.append(Stage("window", round_trip / in_window))
+        limits.append(StageTime("window", round_trip / in_window))
     return max(limits, key=lambda limit: limit.ns)

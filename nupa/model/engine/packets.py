@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nupa.model.answer.answer import LinkLoad
-from nupa.model.engine.protocol import Protocol, protocol_of
+from nupa.model.engine.protocol import PacketProtocol, protocol_of
 from nupa.model.errors import ModelError
 from nupa.model.network.graph import Graph
 
@@ -20,7 +20,7 @@ _OPERATION = struct.Struct("=IIQQQQQQIIIIII")
 _PS = 1e3  # picoseconds in a nanosecond
 
 
-class Transfer(NamedTuple):
+class PacketTransfer(NamedTuple):
     """An operation for the engine, with times in ns.
 
     The bytes travel from *rank* to *peer*, or, for a *read*, back after a request.  It starts when
@@ -48,7 +48,7 @@ class Transfer(NamedTuple):
     lane: int = 0
 
 
-class Times(NamedTuple):
+class TransferTimes(NamedTuple):
     """An operation: it started, its bytes were there, and its sender knew."""
 
     start_ns: float
@@ -69,7 +69,7 @@ class LinkUse(NamedTuple):
     paused: int
 
 
-class Progress(NamedTuple):
+class RunProgress(NamedTuple):
     """How far a run is; *now_ns* is the time in the network."""
 
     events: int
@@ -101,9 +101,9 @@ class Run:
     links_raw: array[int]  #: LinkUse of each link in turn, with ps
     seed: int
 
-    def times(self, operation: int) -> Times:
+    def times(self, operation: int) -> TransferTimes:
         first = 3 * operation
-        return Times(*(ps / _PS for ps in self.times_ps[first : first + 3]))
+        return TransferTimes(*(ps / _PS for ps in self.times_ps[first : first + 3]))
 
     def link(self, link: int) -> LinkUse:
         first = 8 * link
@@ -128,12 +128,12 @@ class Run:
 
 def run(
     graph: Graph,
-    transfers: Iterable[Transfer],
+    transfers: Iterable[PacketTransfer],
     *,
-    protocols: Mapping[str, Protocol] | Protocol | None = None,
+    protocols: Mapping[str, PacketProtocol] | PacketProtocol | None = None,
     seed: int = 1,
     packets_max: int = PACKETS_MAX,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
 ) -> Run:
     """Runs all operations to their completion.
 
@@ -155,7 +155,7 @@ def run(
         if progress is not None:
             so_far = lib.nupa_model_packets_totals(sim)
             completed = len(operations) - so_far.operations_left
-            progress(Progress(so_far.events, so_far.now_ps / _PS, completed, len(operations)))
+            progress(RunProgress(so_far.events, so_far.now_ps / _PS, completed, len(operations)))
     if more < 0:
         raise ModelError(f"{graph.name}: {ffi.string(error).decode()}")
     return _result(ffi, lib, sim, graph, len(operations), seed)
@@ -203,9 +203,12 @@ def _column(ffi: Any, kind: str, code: str, values: Sequence[int], keep: list[An
 
 
 def _graph(
-    ffi: Any, graph: Graph, protocols: Mapping[str, Protocol] | Protocol | None, keep: list[Any]
+    ffi: Any,
+    graph: Graph,
+    protocols: Mapping[str, PacketProtocol] | PacketProtocol | None,
+    keep: list[Any],
 ) -> Any:
-    chosen: list[Protocol] = []
+    chosen: list[PacketProtocol] = []
     round_trip_ns = _round_trip_ns(graph)
     kinds = ffi.new("struct nupa_model_link_kind[]", max(1, len(graph.kinds)))
     for at, kind in enumerate(graph.kinds):
@@ -251,7 +254,7 @@ def _graph(
 
 
 def _work(
-    ffi: Any, transfers: Sequence[Transfer], seed: int, packets_max: int, keep: list[Any]
+    ffi: Any, transfers: Sequence[PacketTransfer], seed: int, packets_max: int, keep: list[Any]
 ) -> Any:
     packed = bytearray(_OPERATION.size * max(1, len(transfers)))
     starts = array("I", [0])

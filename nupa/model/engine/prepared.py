@@ -7,13 +7,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from nupa.model.answer.answer import LinkLoad, Stage
+from nupa.model.answer.answer import LinkLoad, StageTime
 from nupa.model.engine.message import message, serialisation_ns, wire_bytes
 from nupa.model.engine.routes import Routes
 from nupa.model.errors import ModelError
 from nupa.model.network.energy import BITS, path_energy
 from nupa.model.network.network import Network
-from nupa.model.work.phase import ANSWERED, Operation
+from nupa.model.work.phase import ANSWERED, RankOperation
 
 #: Stages of a message that its sender passes before its first byte is on the wire.
 _BEFORE = frozenset(
@@ -35,7 +35,7 @@ class FlowClass(NamedTuple):
 class Known(NamedTuple):
     """What all operations of one size, kind and level have in common; times in ns."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StageTime, ...]
     before: float
     after: float
     busy: float  #: until the operation's lane starts another
@@ -53,7 +53,7 @@ class Done(NamedTuple):
     """
 
     time_ns: float
-    stages: tuple[Stage, ...]
+    stages: tuple[StageTime, ...]
     links: tuple[LinkLoad, ...]
     bottleneck: str
     starts_ns: list[float]
@@ -64,7 +64,7 @@ class Done(NamedTuple):
 
 
 @dataclass
-class Times:
+class OperationTimes:
     """What a run finds, an entry for each operation.
 
     *cause* is the operation that it waited for, or -1; *in_turn*: because that one occupied its
@@ -85,18 +85,18 @@ class Prepared:
 
     network: Network
     routes: Routes
-    operations: list[Operation]
+    operations: list[RankOperation]
     known: list[Known] = field(default_factory=list)
     class_of: list[int] = field(default_factory=list)
     classes: list[FlowClass] = field(default_factory=list)
     _same: dict[tuple[int, str, int, int], Known] = field(default_factory=dict)
     _class: dict[tuple[int, int, float], int] = field(default_factory=dict)
 
-    def add(self, index: int, each: Operation) -> None:
+    def add(self, index: int, each: RankOperation) -> None:
         self._check(index, each)
         if each.peer == each.rank:
             time = float(each.compute_ns)
-            stages = (Stage("computation", time),)
+            stages = (StageTime("computation", time),)
             self.known.append(Known(stages, time, 0.0, time, 0.0, 0.0, 0.0, 0.0))
             self.class_of.append(-1)
             return
@@ -116,7 +116,7 @@ class Prepared:
             self.classes.append(FlowClass(uses, known.limit))
         self.class_of.append(self._class[name])
 
-    def _check(self, index: int, each: Operation) -> None:
+    def _check(self, index: int, each: RankOperation) -> None:
         for earlier in each.after:
             if not 0 <= earlier < len(self.operations):
                 raise ModelError(f"operation {index} waits for {earlier}, which there is not")
@@ -135,18 +135,18 @@ class Prepared:
                 "below 0"
             )
 
-    def _level(self, each: Operation) -> int:
+    def _level(self, each: RankOperation) -> int:
         if each.peer < 0:
             return -1 - each.peer
         return self.network.level_between(each.rank, each.peer)
 
-    def _known(self, level: int, each: Operation) -> Known:
+    def _known(self, level: int, each: RankOperation) -> Known:
         path = self.network.level_path(level)
         profile = path.profile
         verb = {"flush": "atomic"}.get(each.operation, each.operation)
         stages = message(path, "multimem" if each.peer < 0 else verb, each.bytes)
         if each.compute_ns:
-            stages = (Stage("computation", each.compute_ns), *stages)
+            stages = (StageTime("computation", each.compute_ns), *stages)
         size = wire_bytes(profile, each.bytes, each.operation)
         request = 0.0
         if each.peer >= 0 and each.operation in ANSWERED:
@@ -169,7 +169,7 @@ class Prepared:
             size * BITS * path_energy(path).total,
         )
 
-    def _switched(self, each: Operation) -> dict[Hashable, float]:
+    def _switched(self, each: RankOperation) -> dict[Hashable, float]:
         """Returns what an in-network operation uses: the ports of all its ranks, once each."""
         level = -1 - each.peer
         whole = self.network.group_size(level)
@@ -200,7 +200,7 @@ class Prepared:
         free = min([found.limit, *(capacity[r] / part for r, part in found.uses.items())])
         return known.size / free * 1e9 + known.request
 
-    def _path(self, times: Times) -> Iterator[Stage]:
+    def _path(self, times: OperationTimes) -> Iterator[StageTime]:
         """Yields the parts of the time, from the last completion back over what it waited for."""
         index = max(range(len(times.ends)), key=lambda each: times.ends[each])
         whole = True
@@ -211,10 +211,10 @@ class Prepared:
             whole = not times.in_turn[index]
             if not whole:
                 name = "message rate" if self.class_of[earlier] >= 0 else "computation"
-                yield Stage(name, times.ready[index] - times.ready[earlier])
+                yield StageTime(name, times.ready[index] - times.ready[earlier])
             index = earlier
 
-    def _parts(self, index: int, times: Times) -> Iterator[Stage]:
+    def _parts(self, index: int, times: OperationTimes) -> Iterator[StageTime]:
         known = self.known[index]
         others = [stage for stage in known.stages if stage.name != _SERIALISATION]
         yield from others
@@ -223,11 +223,11 @@ class Prepared:
         rest = times.ends[index] - times.ready[index] - sum(stage.ns for stage in others)
         alone = min(self.alone_ns(index), max(0.0, rest))
         bound = times.bound[index]
-        yield Stage(_SERIALISATION, alone)
+        yield StageTime(_SERIALISATION, alone)
         name = "flow rate" if bound is None else self.routes.name(bound)
-        yield Stage(f"sharing {name}", rest - alone)
+        yield StageTime(f"sharing {name}", rest - alone)
 
-    def done(self, times: Times) -> Done:
+    def done(self, times: OperationTimes) -> Done:
         """Returns the answer's parts.  ModelError: operations wait for each other in a circle."""
         stuck = next((index for index, end in enumerate(times.ends) if end < 0), None)
         if stuck is not None:
@@ -246,7 +246,7 @@ class Prepared:
         links, slowest = self._links(carried, time_ns)
         return Done(
             time_ns,
-            tuple(Stage(name, ns) for name, ns in stages.items()),
+            tuple(StageTime(name, ns) for name, ns in stages.items()),
             links,
             slowest,
             times.ready,
@@ -276,7 +276,7 @@ class Prepared:
         return links, max(busy, key=lambda name: max(busy[name]), default="")
 
 
-def prepare(network: Network, operations: Iterable[Operation], routes: Routes) -> Prepared:
+def prepare(network: Network, operations: Iterable[RankOperation], routes: Routes) -> Prepared:
     """Checks operations, and computes what each needs.  ModelError names the first wrong one."""
     made = Prepared(network, routes, list(operations))
     for index, each in enumerate(made.operations):

@@ -17,7 +17,7 @@ BUFFER_MOST = (1 << 31) - 1  #: bytes of one buffer, in the engine
 
 
 @dataclass(frozen=True)
-class Protocol:
+class PacketProtocol:
     """Sizes of packets are on the wire.  csrc/model/packets.h explains each member.
 
     None: by the round trip of the network and the rate of the link, as `fitted` says.
@@ -76,7 +76,7 @@ class Protocol:
         """Returns the size of a full packet."""
         return self.payload_bytes + self.header_bytes
 
-    def fitted(self, kind: LinkKind, round_trip_ns: float) -> tuple[Protocol, int]:
+    def fitted(self, kind: LinkKind, round_trip_ns: float) -> tuple[PacketProtocol, int]:
         """Returns the protocol of a kind of links without None, and the size of their buffers.
 
         The measure is what the link carries in a round trip.  Queues of it trim, and queues of five
@@ -157,10 +157,10 @@ _FIGURES: Mapping[str, str] = {
 _SHARES = ("ecn_share", "pull_share")
 
 
-def protocol_of(profile: Profile | None) -> Protocol:
+def protocol_of(profile: Profile | None) -> PacketProtocol:
     """Returns a profile's: its table `packets` and its figures, and the defaults for others."""
     if profile is None:
-        return Protocol()
+        return PacketProtocol()
     members: dict[str, Any] = dict(profile.packets)
     for figure, member in _FIGURES.items():
         if figure in profile.figures:
@@ -170,7 +170,7 @@ def protocol_of(profile: Profile | None) -> Protocol:
     if "mtu" in profile.figures:
         members["payload_bytes"] = round(profile["mtu"])
     members.setdefault("control_bytes", max(1, members.get("header_bytes", 64)))
-    found = Protocol(**members)
+    found = PacketProtocol(**members)
     if "window" in profile.figures:
         packets = round(profile["window"] / found.packet_bytes)
         found = replace(found, window_packets=min(65535, max(1, packets)))

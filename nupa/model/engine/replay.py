@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nupa.model.answer.answer import Answer, Stage
+from nupa.model.answer.answer import Answer, StageTime
 from nupa.model.engine.timeline import Timeline
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
@@ -91,11 +91,11 @@ def replay(
     return Replay(answer, _ranks(timeline), schedule.recorded_ns, schedule.notes)
 
 
-def _added(timeline: Timeline) -> tuple[Stage, ...]:
+def _added(timeline: Timeline) -> tuple[StageTime, ...]:
     total: dict[str, float] = {}
     for stage in timeline.critical():
         total[stage.name] = total.get(stage.name, 0.0) + stage.ns
-    return tuple(Stage(name, ns) for name, ns in total.items() if ns > 0)
+    return tuple(StageTime(name, ns) for name, ns in total.items() if ns > 0)
 
 
 def _ranks(timeline: Timeline) -> tuple[RankTime, ...]:

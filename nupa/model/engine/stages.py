@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nupa.model.answer.answer import Stage
+from nupa.model.answer.answer import StageTime
 from nupa.model.engine.message import interval_ns, message, one_way, serialisation_ns
 from nupa.model.network.network import Network
 from nupa.model.work.phase import Pace, Phase, Plan
@@ -14,7 +14,7 @@ from nupa.model.work.phase import Pace, Phase, Plan
 FLOW_RATE = "flow rate"
 
 
-def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
+def _steps(network: Network, phase: Phase) -> tuple[list[StageTime], StageTime]:
     """Returns the latencies of all steps of a phase, and what its bytes take."""
     level = network.levels[phase.level]
     path = network.level_path(phase.level)
@@ -24,12 +24,12 @@ def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
         else tuple(one_way(path, phase.bytes))
     )
     stages = [
-        Stage(stage.name, stage.ns * phase.steps)
+        StageTime(stage.name, stage.ns * phase.steps)
         for stage in of_message
         if stage.name != "serialisation" and stage.ns
     ]
     if phase.fixed_ns:
-        stages.append(Stage("library", phase.fixed_ns * phase.steps))
+        stages.append(StageTime("library", phase.fixed_ns * phase.steps))
     serial = serialisation_ns(path.profile, phase.bytes, phase.operation)
     per_step = serial * phase.peers * phase.wire
     name, per_step = (
@@ -42,54 +42,54 @@ def _steps(network: Network, phase: Phase) -> tuple[list[Stage], Stage]:
         # Each peer has a stream of its own.
         stream = phase.bytes * phase.wire / path.profile["flow_rate"] * 1e9
         if stream > per_step:
-            return stages, Stage(FLOW_RATE, stream * phase.steps)
+            return stages, StageTime(FLOW_RATE, stream * phase.steps)
     label = "serialisation" if len(network.levels) == 1 else f"serialisation, {name}"
-    return stages, Stage(name if name == phase.limit_name else label, per_step * phase.steps)
+    return stages, StageTime(name if name == phase.limit_name else label, per_step * phase.steps)
 
 
-def uncovered(pace: Pace, phase: Phase, latencies: list[Stage]) -> list[Stage]:
+def uncovered(pace: Pace, phase: Phase, latencies: list[StageTime]) -> list[StageTime]:
     """Returns what is left of a phase's latencies beside the steps of a pace that covers them."""
     total = sum(stage.ns for stage in latencies)
     if not pace.covers or not total:
         return latencies
     left = max(0.0, 1 - pace.ns * phase.steps / total)
-    return [Stage(stage.name, stage.ns * left) for stage in latencies]
+    return [StageTime(stage.name, stage.ns * left) for stage in latencies]
 
 
-def phase_stages(network: Network, phase: Phase) -> list[Stage]:
+def phase_stages(network: Network, phase: Phase) -> list[StageTime]:
     """Returns the stages of all steps of a phase."""
     if phase.in_flight > 1:
         path = network.level_path(phase.level)
         interval = interval_ns(path, phase.operation, phase.bytes, phase.in_flight)
-        return [Stage(interval.name, interval.ns * phase.steps)]
+        return [StageTime(interval.name, interval.ns * phase.steps)]
     stages, transfer = _steps(network, phase)
     return [*stages, transfer]
 
 
-def _added(stages: Iterable[Stage]) -> tuple[Stage, ...]:
+def _added(stages: Iterable[StageTime]) -> tuple[StageTime, ...]:
     total: dict[str, float] = {}
     for stage in stages:
         total[stage.name] = total.get(stage.name, 0.0) + stage.ns
-    return tuple(Stage(name, ns) for name, ns in total.items() if ns)
+    return tuple(StageTime(name, ns) for name, ns in total.items() if ns)
 
 
-def stages(network: Network, plan: Plan) -> tuple[Stage, ...]:
+def stages(network: Network, plan: Plan) -> tuple[StageTime, ...]:
     """Returns the stages of a plan, equal names added.
 
     Phases of a pipelined plan carry different parts of the data at once: the latencies add up, and
     the slowest transfer hides the others, and a part of the library's steps.
     """
-    launch = Stage("launch", plan.fixed_ns)
+    launch = StageTime("launch", plan.fixed_ns)
     if not plan.pipelined:
         return _added(
             [launch, *(stage for phase in plan.phases for stage in phase_stages(network, phase))]
         )
-    latencies: list[Stage] = []
+    latencies: list[StageTime] = []
     transfers = []
     for phase in plan.phases:
         of_phase, transfer = _steps(network, phase)
         latencies += uncovered(plan.pace, phase, of_phase)
         transfers.append(transfer)
     slowest = max(transfers, key=lambda stage: stage.ns)
-    steps = Stage("library", plan.pace.visible_ns(slowest.ns))
+    steps = StageTime("library", plan.pace.visible_ns(slowest.ns))
     return _added([launch, *latencies, steps, slowest])

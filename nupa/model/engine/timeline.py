@@ -11,11 +11,11 @@ from array import array
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
-from nupa.model.answer.answer import Stage
-from nupa.model.engine.costs import Cost, Costs
+from nupa.model.answer.answer import StageTime
+from nupa.model.engine.costs import Costs, MessageCost
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import Schedule
 
 _TICK_EVERY = 1 << 14
@@ -114,7 +114,7 @@ class Timeline:
         self._send(index, step, at, cost)
         return None
 
-    def _send(self, index: int, step: Operation, at: float, cost: Cost) -> None:
+    def _send(self, index: int, step: RankOperation, at: float, cost: MessageCost) -> None:
         source, target = (step.rank, step.peer)
         if cost.answered:
             source, target = target, source
@@ -141,7 +141,7 @@ class Timeline:
     def end_ns(self) -> float:
         return max(self.seen)
 
-    def critical(self) -> Iterator[Stage]:
+    def critical(self) -> Iterator[StageTime]:
         """Yields the stages of the chain that ends last, from its end to its start."""
         index = max(range(len(self.steps)), key=self.seen.__getitem__)
         until = self.seen[index]
@@ -150,11 +150,11 @@ class Timeline:
             yield from self._stages(index, until - begin)
             index, until = self._cause[index], begin
 
-    def _stages(self, index: int, ns: float) -> Iterator[Stage]:
+    def _stages(self, index: int, ns: float) -> Iterator[StageTime]:
         """Yields what an operation's *ns* of the chain consist of."""
         step = self.steps[index]
         if step.peer == step.rank:
-            yield Stage("computation", ns)
+            yield StageTime("computation", ns)
             return
         cost = self._costs.of(step.rank, step.peer, step.operation, step.bytes)
         left = ns
@@ -162,6 +162,6 @@ class Timeline:
             part = min(stage.ns, left)
             left -= part
             if part > 0:
-                yield Stage(stage.name, part)
+                yield StageTime(stage.name, part)
         if left > 0:
-            yield Stage("acknowledgement" if left <= cost.back else "waiting for a port", left)
+            yield StageTime("acknowledgement" if left <= cost.back else "waiting for a port", left)

@@ -6,26 +6,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 
-from nupa.model.answer.answer import Stage
+from nupa.model.answer.answer import StageTime
 from nupa.model.engine.message import MEMORY, message, wire_bytes
-from nupa.model.engine.packets import Run, Transfer
-from nupa.model.engine.protocol import Protocol, protocol_of
+from nupa.model.engine.packets import PacketTransfer, Run
+from nupa.model.engine.protocol import PacketProtocol, protocol_of
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
 from nupa.model.network.path import Path
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 
 #: Stages that the engine runs itself, and those of an operation's end; all others are before.
 _WIRE = frozenset({"serialisation", "switches", "media"})
 _END = frozenset({"receive", "write to memory", "completion", "arrival", "jitter"})
 
 
-def transfers(network: Network, operations: Iterable[Operation]) -> Iterator[Transfer]:
+def transfers(network: Network, operations: Iterable[RankOperation]) -> Iterator[PacketTransfer]:
     """Yields each operation with the times of its endpoints, which the closed form has as well.
 
     ModelError: an operation of a switch, which this engine has not.
     """
-    known: dict[tuple[int, str, int], Transfer] = {}
+    known: dict[tuple[int, str, int], PacketTransfer] = {}
     lanes: dict[tuple[int, int], int] = {}
     for index, one in enumerate(operations):
         if one.peer < 0:
@@ -36,7 +36,7 @@ def transfers(network: Network, operations: Iterable[Operation]) -> Iterator[Tra
         lane = lanes.setdefault((one.rank, one.lane), len(lanes) + 1)
         if one.rank == one.peer:
             took = one.compute_ns
-            yield Transfer(
+            yield PacketTransfer(
                 one.rank, one.peer, 0, one.after, before_ns=took, busy_ns=took, lane=lane
             )
             continue
@@ -55,12 +55,12 @@ def transfers(network: Network, operations: Iterable[Operation]) -> Iterator[Tra
         )
 
 
-def _transfer(path: Path, one: Operation) -> Transfer:
+def _transfer(path: Path, one: RankOperation) -> PacketTransfer:
     profile = path.profile
     stages = message(path, one.operation, one.bytes)
     payload, header = _packet(path, one)
     rate = profile.get("flow_rate") * wire_bytes(profile, one.bytes, one.operation)
-    return Transfer(
+    return PacketTransfer(
         one.rank,
         one.peer,
         one.bytes,
@@ -74,7 +74,7 @@ def _transfer(path: Path, one: Operation) -> Transfer:
     )
 
 
-def _packet(path: Path, one: Operation) -> tuple[int, int]:
+def _packet(path: Path, one: RankOperation) -> tuple[int, int]:
     """Returns payload and header of a packet, where lines of memory travel; else 0: the protocol's.
 
     A packet stands for as many lines as fit one of the fabric's full packets.
@@ -82,7 +82,7 @@ def _packet(path: Path, one: Operation) -> tuple[int, int]:
     profile = path.profile
     if one.operation not in MEMORY or "line" not in profile.figures:
         return 0, 0
-    protocol: Protocol = protocol_of(profile)
+    protocol: PacketProtocol = protocol_of(profile)
     line, header = round(profile["line"]), round(profile.get("line_header"))
     lines = (protocol.payload_bytes + protocol.header_bytes) // (line + header)
     lines = max(1, min(lines, ceil(one.bytes / line)))
@@ -90,8 +90,8 @@ def _packet(path: Path, one: Operation) -> tuple[int, int]:
 
 
 def critical_stages(
-    network: Network, operations: Sequence[Operation], run: Run
-) -> tuple[Stage, ...]:
+    network: Network, operations: Sequence[RankOperation], run: Run
+) -> tuple[StageTime, ...]:
     """Returns what the run's time consists of: the stages of the operations that waited for each
     other until the last completion, and the queues that they met beyond their closed form."""
     times = run.times_ps
@@ -101,12 +101,12 @@ def critical_stages(
         one = operations[at]
         taken = (times[3 * at + 1] - times[3 * at]) / 1e3
         level = network.level_between(one.rank, one.peer) if one.rank != one.peer else None
-        closed = [Stage("computation", taken)]
+        closed = [StageTime("computation", taken)]
         if level is not None:
             closed = list(message(network.level_path(level), one.operation, one.bytes))
             if one.compute_ns:
-                closed.append(Stage("computation", one.compute_ns))
-        closed.append(Stage("queues", taken - sum(stage.ns for stage in closed)))
+                closed.append(StageTime("computation", one.compute_ns))
+        closed.append(StageTime("queues", taken - sum(stage.ns for stage in closed)))
         for stage in closed:
             total[stage.name] = total.get(stage.name, 0.0) + stage.ns
         if not one.after:
@@ -115,10 +115,10 @@ def critical_stages(
         at = max(one.after, key=lambda index: _seen(operations, run, index, one.rank))
         # An acknowledgement, from the arrival of the bytes to their sender.
         total["queues"] += (start - times[3 * at + 1]) / 1e3
-    return tuple(Stage(name, ns) for name, ns in total.items() if abs(ns) >= 1e-6)
+    return tuple(StageTime(name, ns) for name, ns in total.items() if abs(ns) >= 1e-6)
 
 
-def _seen(operations: Sequence[Operation], run: Run, index: int, rank: int) -> int:
+def _seen(operations: Sequence[RankOperation], run: Run, index: int, rank: int) -> int:
     """Returns when *rank* knew that an operation had completed."""
     one = operations[index]
     receiver = one.rank if one.operation in ("read", "load", "atomic") else one.peer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nupa.base.errors import NupaError
 from nupa.model.errors import ModelError
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import Schedule
 from nupa.replay import flows, messages, packets
 from nupa.replay.requests import CapturedRequest, RequestKind
@@ -60,7 +60,7 @@ def _schedule(name: str, found: Sequence[CapturedRequest], notes: list[str]) -> 
     )
     rank_of = {address: rank for rank, address in enumerate(addresses)}
     ended = _ends(found, rank_of)
-    steps: list[Operation] = []
+    steps: list[RankOperation] = []
     chains: dict[int, tuple[int, int]] = {}  # by rank: the last computation, when it posted
     index_of: dict[int, int] = {}
     waits: list[tuple[int, int]] = []
@@ -75,11 +75,11 @@ def _schedule(name: str, found: Sequence[CapturedRequest], notes: list[str]) -> 
             waits.append((len(steps), which))
         after = (chain,) if chain >= 0 else ()
         computation_ns = max(request.ts_ns - since_ns, 0)
-        steps.append(Operation(rank, rank, 0, "compute", after, computation_ns))
+        steps.append(RankOperation(rank, rank, 0, "compute", after, computation_ns))
         chains[rank] = (len(steps) - 1, request.ts_ns)
         index_of[number] = len(steps)
         operation = _OPERATIONS[request.kind]
-        steps.append(Operation(rank, peer, request.length, operation, (len(steps) - 1,)))
+        steps.append(RankOperation(rank, peer, request.length, operation, (len(steps) - 1,)))
     for index, which in waits:
         step = steps[index]
         steps[index] = step._replace(after=(*step.after, index_of[which]))

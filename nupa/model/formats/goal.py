@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nupa.model.errors import ModelError
-from nupa.model.work.phase import ANSWERED, Operation
+from nupa.model.work.phase import ANSWERED, RankOperation
 from nupa.model.work.schedule import OPERATIONS_MAX, Schedule
 
 RANKS_MAX = 1 << 20
@@ -198,10 +198,10 @@ class _Reader:
                 return index
         return None
 
-    def _operations(self) -> list[Operation]:
+    def _operations(self) -> list[RankOperation]:
         return [self._operation(index, item) for index, item in enumerate(self._items)]
 
-    def _operation(self, index: int, item: _Item) -> Operation:
+    def _operation(self, index: int, item: _Item) -> RankOperation:
         """Waiting for a start is waiting for what that one waits for."""
         after = dict.fromkeys(item.after)
         begun = list(item.starts)
@@ -212,11 +212,13 @@ class _Reader:
             begun += [start for start in other.starts if start not in seen]
             seen.update(other.starts)
         if item.kind == "send" and item.peer != item.rank:
-            return Operation(item.rank, item.peer, item.size, "send", tuple(after), 0, item.lane)
+            return RankOperation(
+                item.rank, item.peer, item.size, "send", tuple(after), 0, item.lane
+            )
         size = item.size if item.kind == "recv" else 0
         time_ns = item.size if item.kind == "calc" else 0
         name = {"calc": "compute", "recv": "receive", "send": "receive"}[item.kind]
-        return Operation(item.rank, item.rank, size, name, tuple(after), time_ns, item.lane)
+        return RankOperation(item.rank, item.rank, size, name, tuple(after), time_ns, item.lane)
 
 
 # --- writing ---------------------------------------------------------------------------
@@ -296,7 +298,7 @@ class _Writer:
             self._add(target, f"recv {size_bytes}b from {source} tag {tag}", 0),
         )
 
-    def _message(self, index: int, step: Operation) -> None:
+    def _message(self, index: int, step: RankOperation) -> None:
         if step.operation not in ANSWERED:
             self._own[index], self._far[index] = self._pair(
                 step.rank, step.peer, step.bytes, step.lane
@@ -308,7 +310,7 @@ class _Writer:
         self._require(step.peer, back, arrived)
         self._first[index], self._far[index] = there, back
 
-    def _wait(self, step: Operation, index: int, send: int | None) -> None:
+    def _wait(self, step: RankOperation, index: int, send: int | None) -> None:
         for before in step.after:
             if before == send:
                 continue

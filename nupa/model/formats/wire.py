@@ -19,7 +19,7 @@ class WireError(Exception):
     """The bytes are no message; the text says why, the caller knows where."""
 
 
-class Field(NamedTuple):
+class WireField(NamedTuple):
     number: int
     type: int
     value: int  #: of VARINT, FIXED64 and FIXED32: the bits, without a sign
@@ -74,7 +74,7 @@ def varint(data: bytes, offset: int) -> tuple[int, int]:
     raise WireError("a number has more than 64 bits")
 
 
-def fields(data: bytes) -> Iterator[Field]:
+def fields(data: bytes) -> Iterator[WireField]:
     """Yields the fields of a message.  WireError: it is none."""
     offset = 0
     while offset < len(data):
@@ -84,7 +84,7 @@ def fields(data: bytes) -> Iterator[Field]:
             raise WireError("a field has the number 0")
         if kind == VARINT:
             value, offset = varint(data, offset)
-            yield Field(number, kind, value, b"")
+            yield WireField(number, kind, value, b"")
             continue
         if kind == BYTES:
             length, offset = varint(data, offset)
@@ -97,9 +97,9 @@ def fields(data: bytes) -> Iterator[Field]:
         piece = data[offset : offset + length]
         offset += length
         if kind == BYTES:
-            yield Field(number, kind, 0, piece)
+            yield WireField(number, kind, 0, piece)
         else:
-            yield Field(number, kind, int.from_bytes(piece, "little"), b"")
+            yield WireField(number, kind, int.from_bytes(piece, "little"), b"")
 
 
 # --- writing ---------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nupa.model.network.path import Link
+from nupa.model.network.path import Cable
 from nupa.model.profile.figure import Confidence, Figure
 from nupa.model.profile.kinds import KINDS
 from nupa.model.profile.profile import Profile
@@ -47,7 +47,7 @@ def at_rate(profile: Profile, factor: float, name: str) -> Profile:
     return replace(profile, name=name, figures={**figures, "rate": scaled})
 
 
-def cable(latency_ns: float, source: str) -> Link:
+def cable(latency_ns: float, source: str) -> Cable:
     """Returns a link of which only the latency is known."""
     figures = {"conversion": _figure("conversion", latency_ns, "ns", source, "published")}
-    return Link(Profile("cable", f"a cable, as in {source}", "medium", figures))
+    return Cable(Profile("cable", f"a cable, as in {source}", "medium", figures))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nupa.model.errors import ModelError
 from nupa.model.network.graph import Graph, LinkKind
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 
 
 class _Group(NamedTuple):
@@ -64,7 +64,7 @@ class _Plane:
                 for first in range(0, len(groups), children)
             ]
 
-    def _members(self, level: Level) -> Iterator[range]:
+    def _members(self, level: NetworkLevel) -> Iterator[range]:
         """Yields the endpoints of each first switch."""
         size = self.network.group_size(self.base)
         places = size // level.groups if level.rails else 1
@@ -72,12 +72,12 @@ class _Plane:
             for place in range(places):
                 yield range(first + place, first + size, places)
 
-    def _kind(self, level: Level, way: str, rate: float, switches: int) -> int:
+    def _kind(self, level: NetworkLevel, way: str, rate: float, switches: int) -> int:
         """Returns a kind of links that end behind so many switches; 0: at an endpoint."""
         latency = level.link.latency_ns + level.profile.get("hop") * switches
         return self.made.add_kind(LinkKind(f"{level.name} {way}", rate, latency, 0, level.profile))
 
-    def _leaf(self, level: Level, members: range) -> _Group:
+    def _leaf(self, level: NetworkLevel, members: range) -> _Group:
         switch = self.made.add_switch()
         up = self._kind(level, "out", self.port, level.switches)
         down = self._kind(level, "in", self.port, 0)
@@ -86,7 +86,7 @@ class _Plane:
             self.made.add_link(switch, endpoint, down)
         return _Group([switch], len(members))
 
-    def _join(self, level: Level, groups: list[_Group]) -> _Group:
+    def _join(self, level: NetworkLevel, groups: list[_Group]) -> _Group:
         if len(groups) == 1:
             return groups[0]
         endpoints = sum(group.endpoints for group in groups)
@@ -108,7 +108,7 @@ class _Plane:
                     self.made.add_link(top, group.switches[place], down)
         return _Group(tops, endpoints)
 
-    def _mesh(self, level: Level, groups: list[_Group], rate: float) -> None:
+    def _mesh(self, level: NetworkLevel, groups: list[_Group], rate: float) -> None:
         """Links each pair of groups by cables of *rate* together, spread over their switches."""
         nominal = level.profile["rate"] * level.profile.get("efficiency", 1.0)
         cables = max(1, round(rate / nominal))
@@ -123,7 +123,7 @@ class _Plane:
                     used[side] += 1
                 self.made.add_cable(ends[0], ends[1], kind)
 
-    def _endpoint_mesh(self, level: Level) -> None:
+    def _endpoint_mesh(self, level: NetworkLevel) -> None:
         if self.base or level.groups < 2:
             raise ModelError(
                 f"{self.network.name}: {level.name}: only endpoints of the lowest level can be "

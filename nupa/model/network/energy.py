@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
-from nupa.model.network.path import Link, Path
+from nupa.model.network.path import Cable, Path
 from nupa.model.profile.profile import Profile, load, names
 
 BITS = 8
@@ -123,7 +123,7 @@ def with_media(network: Network, media: Mapping[str, str] | str) -> Network:
     levels = []
     for level in network.levels:
         name = media if isinstance(media, str) else media.get(level.name)
-        link = Link(load(name), level.link.length_m) if name else level.link
+        link = Cable(load(name), level.link.length_m) if name else level.link
         levels.append(replace(level, link=link))
     return replace(network, levels=tuple(levels), drawn=None)
 

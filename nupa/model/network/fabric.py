@@ -9,7 +9,7 @@ from itertools import pairwise
 from nupa.model.errors import ModelError
 from nupa.model.network.bare import at_rate
 from nupa.model.network.graph import Graph, LinkKind
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.profile import Profile, load
 from nupa.topology.topology import LinkConfig, Topology, speed_name
 
@@ -51,17 +51,19 @@ def network(topology: Topology, profile: Profile | None = None) -> Network:
     order = [ports[ports[host].peer].node for host in range(hosts)]
     nested = all(len(set(order[at : at + each])) == 1 for at in range(0, hosts, each))
     if len(counts) == 1:
-        levels: tuple[Level, ...] = (Level("switch", hosts, found),)
+        levels: tuple[NetworkLevel, ...] = (NetworkLevel("switch", hosts, found),)
     elif set(counts.values()) == {each} and nested:
         share = _uniform_share(topology, host_link)
         crossing = (hosts - each) / (hosts - 1)
         levels = (
-            Level("switch", each, found),
-            Level("trunks", hosts // each, found, switches, taper=share * crossing, stacked=True),
+            NetworkLevel("switch", each, found),
+            NetworkLevel(
+                "trunks", hosts // each, found, switches, taper=share * crossing, stacked=True
+            ),
         )
     else:
         share = _uniform_share(topology, host_link)
-        levels = (Level("switches", hosts, found, switches, taper=min(1.0, share)),)
+        levels = (NetworkLevel("switches", hosts, found, switches, taper=min(1.0, share)),)
     return Network(topology.name, levels, drawn)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from math import ceil, prod
 
 from nupa.model.errors import ModelError
-from nupa.model.network.network import Level, Network
-from nupa.model.network.path import PLAIN, Link
+from nupa.model.network.network import Network, NetworkLevel
+from nupa.model.network.path import PLAIN, Cable
 from nupa.model.profile.profile import Profile, load
 
 RADIX = 64  # of a switch whose profile has none
@@ -37,7 +37,7 @@ def _radix(profile: Profile, radix: int) -> int:
     return found
 
 
-def _links(name: str, links: Sequence[Link], levels: int) -> Iterator[Link]:
+def _links(name: str, links: Sequence[Cable], levels: int) -> Iterator[Cable]:
     if len(links) > levels:
         raise ModelError(f"{name} has {levels} levels of links: media for {len(links)} were given")
     yield from links
@@ -56,32 +56,32 @@ def _check_domain(name: str, profile: Profile, endpoints: int) -> None:
 
 
 def one_switch(
-    endpoints: int, profile: str | Profile, *, links: Sequence[Link] = (), name: str = "switch"
+    endpoints: int, profile: str | Profile, *, links: Sequence[Cable] = (), name: str = "switch"
 ) -> Network:
     """Returns endpoints on one switch, or linked each with each if their profile has no switch."""
     found = _profile(profile)
     _check_domain(found.name, found, endpoints)
     (link,) = _links(found.name, links, 1)
     mesh = found.get("ports", 1.0) > 1 and not found.get("hop")
-    level = Level("mesh" if mesh else name, endpoints, found, int(not mesh), link, mesh=mesh)
+    level = NetworkLevel("mesh" if mesh else name, endpoints, found, int(not mesh), link, mesh=mesh)
     return Network(found.name, (level,))
 
 
 def nvl(
-    gpus: int = 72, profile: str | Profile = "nvlink5", *, links: Sequence[Link] = ()
+    gpus: int = 72, profile: str | Profile = "nvlink5", *, links: Sequence[Cable] = ()
 ) -> Network:
     """Returns an NVLink domain: each GPU has links to each switch chip of one tier."""
     found = _profile(profile)
     _check_domain(f"nvl({gpus})", found, gpus)
     (link,) = _links(f"nvl({gpus})", links, 1)
-    return Network(f"nvl({gpus})", (Level("NVLink", gpus, found, 1, link),))
+    return Network(f"nvl({gpus})", (NetworkLevel("NVLink", gpus, found, 1, link),))
 
 
 def ualink_pod(
     accelerators: int = 1024,
     profile: str | Profile = "ualink-200g",
     *,
-    links: Sequence[Link] = (),
+    links: Sequence[Cable] = (),
 ) -> Network:
     """Returns a UALink pod: one tier of switches, each with a station of every accelerator."""
     found = _profile(profile)
@@ -93,7 +93,7 @@ def ualink_pod(
         f"one tier of switches is taken, as its consortium names it: they have {ports} ports each, "
         f"and stations of {accelerators} accelerators are spread over them",
     )
-    level = Level("UALink", accelerators, found, 1, link)
+    level = NetworkLevel("UALink", accelerators, found, 1, link)
     return Network(name, (level,), notes=notes if accelerators > ports else ())
 
 
@@ -132,11 +132,11 @@ def _tree_levels(
     name: str,
     endpoints: int,
     profile: Profile,
-    links: Sequence[Link],
+    links: Sequence[Cable],
     radix: int,
     taper: float,
     planes: int,
-) -> tuple[Level, ...]:
+) -> tuple[NetworkLevel, ...]:
     half = radix // 2
     sizes = [(radix,), (half, radix), (half, half, radix)]
     full = [radix, half * radix, half * half * radix]
@@ -150,7 +150,7 @@ def _tree_levels(
     media = list(_links(name, links, len(groups)))
     names = ("leaf", "spine", "core")
     return tuple(
-        Level(
+        NetworkLevel(
             names[tier],
             count,
             profile,
@@ -168,7 +168,7 @@ def fat_tree(
     endpoints: int,
     profile: str | Profile = "ib-ndr",
     *,
-    links: Sequence[Link] = (),
+    links: Sequence[Cable] = (),
     radix: int = 0,
     taper: float = 1.0,
     planes: int = 1,
@@ -191,7 +191,7 @@ def rail(
     *,
     node: int = 8,
     nics: float = 1.0,
-    links: Sequence[Link] = (),
+    links: Sequence[Cable] = (),
     radix: int = 0,
     taper: float = 1.0,
     planes: int = 1,
@@ -212,12 +212,12 @@ def rail(
         sizes = (ports // 2, max(1, ports // 2 // node), ports)
     groups = _divided(name, servers, sizes)
     media = list(_links(name, links, 1 + len(groups)))
-    levels = [Level("server", node, up, 1, media[0])]
-    levels.append(Level("rail", groups[0], out, 1, media[1], 1.0, planes, nics, rails=True))
+    levels = [NetworkLevel("server", node, up, 1, media[0])]
+    levels.append(NetworkLevel("rail", groups[0], out, 1, media[1], 1.0, planes, nics, rails=True))
     for tier, count in enumerate(groups[1:], 1):
         switches = 2 * tier + 1
         levels.append(
-            Level(
+            NetworkLevel(
                 ("spine", "core")[tier - 1],
                 count,
                 out,
@@ -236,7 +236,7 @@ def dragonfly(
     endpoints: int,
     profile: str | Profile = "slingshot-11",
     *,
-    links: Sequence[Link] = (),
+    links: Sequence[Cable] = (),
     radix: int = 0,
 ) -> Network:
     """Returns a balanced dragonfly: a quarter of a switch's ports to endpoints, half to its group.
@@ -255,16 +255,20 @@ def dragonfly(
         )
     hosts, switches, groups = _divided(name, endpoints, limits)
     media = list(_links(name, links, 3))
-    levels = [Level("switch", hosts, found, 1, media[0])]
+    levels = [NetworkLevel("switch", hosts, found, 1, media[0])]
     if switches > 1:
         local = (half - 1) // (switches - 1) * (switches - 1) / hosts
-        levels.append(Level("group", switches, found, 2, media[1], local, stacked=True, mesh=True))
+        levels.append(
+            NetworkLevel("group", switches, found, 2, media[1], local, stacked=True, mesh=True)
+        )
     if groups > 1:
         each = switches * quarter // (groups - 1)
         # Transfers between groups pass two links of a group, which its switches share.
         passing = 0.5 * levels[-1].taper * switches / (switches - 1) if switches > 1 else 1.0
         taper = min(each * (groups - 1) / (switches * hosts), passing)
-        levels.append(Level("global", groups, found, 4, media[2], taper, stacked=True, mesh=True))
+        levels.append(
+            NetworkLevel("global", groups, found, 4, media[2], taper, stacked=True, mesh=True)
+        )
     return Network(name, tuple(levels), notes=DRAGONFLY_NOTES if groups > 1 else ())
 
 
@@ -276,7 +280,7 @@ def hpn_upn(
     domain: int = UPN_DOMAIN,
     pod: int = HPN_POD,
     core: float = HPN_CORE,
-    links: Sequence[Link] = (),
+    links: Sequence[Cable] = (),
 ) -> Network:
     """Returns a dual network: scale-up domains on UPN, and pods of those on dual-plane HPN.
 
@@ -290,14 +294,14 @@ def hpn_upn(
     domains = ceil(gpus / domain)
     pods = ceil(gpus / max(pod, domain))
     each = ceil(domains / pods)
-    bare = [Link(None, length) for length in HPN_LENGTHS_M]
+    bare = [Cable(None, length) for length in HPN_LENGTHS_M]
     media = [*_links(name, links, 4)]
     media = [*media[: len(links)], *bare[len(links) :]]
     levels = (
-        Level("UPN", domain, up, 1, media[0]),
-        Level("HPN", each, out, 1, media[1], planes=2, rails=True),
-        Level("aggregation", 1, out, 3, media[2], planes=2, stacked=True),
-        Level("core", pods, out, 5, media[3], core, planes=2, stacked=True),
+        NetworkLevel("UPN", domain, up, 1, media[0]),
+        NetworkLevel("HPN", each, out, 1, media[1], planes=2, rails=True),
+        NetworkLevel("aggregation", 1, out, 3, media[2], planes=2, stacked=True),
+        NetworkLevel("core", pods, out, 5, media[3], core, planes=2, stacked=True),
     )
     made = domain * each * pods
     notes = (f"{gpus} GPUs were asked: whole domains and pods have {made}",)

@@ -14,14 +14,14 @@ length_m = 1.5
 name = "leaf"
 groups = 32
 profile = "ib-ndr"
-rails = true                 # switches, taper, planes, nics, stacked, mesh, rails: Level's fields
+rails = true                 # switches, taper, planes, nics, stacked, mesh, rails: as NetworkLevel
 """
 
 from __future__ import annotations
 
 from nupa.model.errors import ModelError
-from nupa.model.network.network import Level, Network
-from nupa.model.network.path import Link
+from nupa.model.network.network import Network, NetworkLevel
+from nupa.model.network.path import Cable
 from nupa.model.profile.profile import load
 from nupa.topology.toml_table import Table
 from nupa.topology.topology import TopologyError
@@ -49,16 +49,16 @@ def _real(table: Table, key: str, default: float) -> float:
     return float(value)
 
 
-def _level(table: Table) -> Level:
+def _level(table: Table) -> NetworkLevel:
     medium = table.text("medium")
     length_m = _real(table, "length_m", 0.0)
     stacked = bool(table.get("stacked", bool, False))
-    level = Level(
+    level = NetworkLevel(
         table.text("name", required=True),
         table.number("groups", 1, GROUPS_MAX, required=True),
         load(table.text("profile", required=True)),
         table.number("switches", 0, 64, 1),
-        Link(load(medium) if medium else None, length_m),
+        Cable(load(medium) if medium else None, length_m),
         _real(table, "taper", 1.0),
         table.number("planes", 1, 64, 1),
         _real(table, "nics", 1.0),

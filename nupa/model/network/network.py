@@ -9,13 +9,13 @@ from math import prod
 
 from nupa.model.errors import ModelError
 from nupa.model.network.graph import Graph
-from nupa.model.network.path import PLAIN, Link, Path
+from nupa.model.network.path import PLAIN, Cable, Path
 from nupa.model.profile.figure import Case
 from nupa.model.profile.profile import Profile
 
 
 @dataclass(frozen=True)
-class Level:
+class NetworkLevel:
     """One level of a network.
 
     *groups* of the level below (of endpoints, for the lowest) are joined by paths of *switches*
@@ -33,7 +33,7 @@ class Level:
     groups: int
     profile: Profile
     switches: int = 1
-    link: Link = PLAIN
+    link: Cable = PLAIN
     taper: float = 1.0
     planes: int = 1
     nics: float = 1.0
@@ -64,7 +64,7 @@ class Network:
     """
 
     name: str
-    levels: tuple[Level, ...]
+    levels: tuple[NetworkLevel, ...]
     drawn: Graph | None = field(default=None, compare=False, repr=False)
     notes: tuple[str, ...] = ()
 
@@ -113,7 +113,7 @@ class Network:
     def level_path(self, level: int) -> Path:
         """Returns the path between two endpoints whose lowest common level it is."""
         top = self.levels[level]
-        links: tuple[Link, ...] = ()
+        links: tuple[Cable, ...] = ()
         for below in self.levels[self.base(level) : level + 1]:
             more = (below.link,) * (below.switches + 1 - len(links))
             half = len(links) // 2

@@ -11,7 +11,7 @@ from nupa.model.profile.profile import Profile, load, names
 
 
 @dataclass(frozen=True)
-class Link:
+class Cable:
     """A cable: *length_m* of a medium; no medium: its time and energy are in the profile."""
 
     medium: Profile | None = None
@@ -36,12 +36,12 @@ class Link:
     def energy_pj_per_bit(self) -> float:
         return self.medium.get("energy") if self.medium else 0.0
 
-    def at(self, case: Case) -> Link:
+    def at(self, case: Case) -> Cable:
         return replace(self, medium=self.medium.at(case)) if self.medium else self
 
 
 #: The links of a profile whose latency and energy hold the medium's.
-PLAIN = Link()
+PLAIN = Cable()
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Path:
 
     profile: Profile
     switches: int
-    links: tuple[Link, ...]
+    links: tuple[Cable, ...]
     share: float = 1.0
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from nupa.model.errors import ModelError
 from nupa.model.network import fabric, generators, levels_file
 from nupa.model.network.network import Network
-from nupa.model.network.path import Link
+from nupa.model.network.path import Cable
 from nupa.model.network.readers import files
 from nupa.model.profile.profile import load, names
 from nupa.topology import file as topology_file
@@ -66,6 +66,8 @@ def parse(text: str, ranks: int = 0) -> Network:
     arguments that do not fit it.
     """
     name = text.strip()
+    if "\0" in name:
+        raise ModelError(f"no network {name!r}: no file has a name with a NUL byte")
     call = _CALL.match(name)
     if call:
         return _generate(call[1], call[2], name)
@@ -122,7 +124,7 @@ def _generate(name: str, arguments: str, text: str) -> Network:
     positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     options = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     found: dict[str, Any] = {}
-    links: list[Link] = []
+    links: list[Cable] = []
     numbers = iter(each for each in positional if each not in _PROFILES)
     profiles = iter(each for each in positional if each in _PROFILES)
     for word in split(arguments) if arguments.strip() else []:
@@ -134,7 +136,7 @@ def _generate(name: str, arguments: str, text: str) -> Network:
                 raise ModelError(f"{text}: no option {key.strip()!r}: {name} has {wanted}")
             found[key.strip()] = _number(value, text)
         elif medium:
-            links.append(Link(load(medium[1]), _number(medium[2], text)))
+            links.append(Cable(load(medium[1]), _number(medium[2], text)))
         elif re.match(r"[0-9_]+\Z", word):
             found[_next(numbers, word, text)] = int(word)
         else:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nupa.model.errors import ModelError
 from nupa.model.network.bare import bare, cable
 from nupa.model.network.graph import Graph
-from nupa.model.network.network import Level
+from nupa.model.network.network import NetworkLevel
 
 #: Endpoints whose distances to all others are compared, to see whether the graph is symmetric.
 _SAMPLES = 4
@@ -51,7 +51,9 @@ def side(graph: Graph, without: frozenset[int] = frozenset()) -> _Side:
     return _Side(graph, following)
 
 
-def levels(network: _Side, source: str, below: int = 1, rails: bool = False) -> tuple[Level, ...]:
+def levels(
+    network: _Side, source: str, below: int = 1, rails: bool = False
+) -> tuple[NetworkLevel, ...]:
     """Returns levels by distance, above groups of *below* endpoints which another network joins.
 
     Where endpoints are not alike, one level has the farthest distance.  ModelError: an endpoint
@@ -70,11 +72,11 @@ def levels(network: _Side, source: str, below: int = 1, rails: bool = False) -> 
     ]
     ports = len(first) if len(same) == len(first) else 1
     tapers = _tapers(network, port)
-    made: list[Level] = []
+    made: list[NetworkLevel] = []
     for index, (distance, groups) in enumerate(steps):
         latency = _latency(network, distance)
         made.append(
-            Level(
+            NetworkLevel(
                 f"tier {index}",
                 groups,
                 bare(f"tier {index}", port / ports, 0.0, source, ports),

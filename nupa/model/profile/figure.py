@@ -27,7 +27,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 }
 
 
-class Kind(NamedTuple):
+class FigureKind(NamedTuple):
     """What a figure of that name is: its dimension (a key of UNITS) and its meaning.
 
     *better*: +1 where a larger value is faster or cheaper, -1 where a smaller one is, 0 where it is
@@ -50,7 +50,7 @@ class Figure(NamedTuple):
 
     value: float
     unit: str
-    kind: Kind
+    kind: FigureKind
     source: str
     confidence: Confidence
     low: float
@@ -80,7 +80,7 @@ def _float(number: float) -> float:
         return inf
 
 
-def read_figure(name: str, entry: Mapping[str, Any], source: str, kind: Kind) -> Figure:
+def read_figure(name: str, entry: Mapping[str, Any], source: str, kind: FigureKind) -> Figure:
     """Converts a figure of a file.  ModelError names *source*, the figure and what is wrong."""
     scale = UNITS[kind.dimension].get(entry["unit"])
     if scale is None:

@@ -19,7 +19,7 @@ from nupa.model.errors import ModelError
 from nupa.model.profile.figure import Case, Figure, read_figure
 from nupa.model.profile.kinds import KINDS
 from nupa.model.profile.schema import check
-from nupa.model.profile.table import Table, read
+from nupa.model.profile.table import FigureTable, read
 
 FILE_BYTES_MAX = 1 << 20
 _FOLDER = resources.files("nupa.model") / "profiles"
@@ -59,7 +59,7 @@ class Profile:
     envelope: Envelope = field(default_factory=Envelope)
     notes: tuple[str, ...] = ()
     case: Case = "nominal"
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, FigureTable] = field(default_factory=dict)
     packets: Mapping[str, str | bool] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:

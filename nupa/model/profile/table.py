@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nupa.model.errors import ModelError
-from nupa.model.profile.figure import UNITS, Confidence, Kind
+from nupa.model.profile.figure import UNITS, Confidence, FigureKind
 from nupa.model.profile.kinds import TABLES
 
 OTHER = "other"
 
 
 @dataclass(frozen=True)
-class Table:
+class FigureTable:
     """Cells are in the dimension's own unit; *fitted* names the files that cells were fitted to.
 
     A row's name is a word, or several: `"ring nvlink4"`.
     """
 
     name: str
-    kind: Kind
+    kind: FigureKind
     unit: str
     source: str
     confidence: Confidence
@@ -73,7 +73,7 @@ class Table:
         return shown | ({"fitted": list(self.fitted)} if self.fitted else {})
 
 
-def read(name: str, entry: Mapping[str, Any], source: str) -> Table:
+def read(name: str, entry: Mapping[str, Any], source: str) -> FigureTable:
     """Converts a table of a file.  ModelError: its unit, or the length of a row, is wrong."""
     kind = TABLES[name]
     scale = UNITS[kind.dimension].get(entry["unit"])
@@ -86,7 +86,7 @@ def read(name: str, entry: Mapping[str, Any], source: str) -> Table:
                 f"{source}: {name}: row {row!r} has {len(cells)} cells: "
                 f"there are {len(entry['columns'])} columns"
             )
-    return Table(
+    return FigureTable(
         name,
         kind,
         entry["unit"],

@@ -17,9 +17,9 @@ from nupa.model.recording.layout import (
     RECORD,
     TICKS_MAX,
     VERSION,
-    Header,
-    Kind,
-    Record,
+    CallKind,
+    CallRecord,
+    RecordingHeader,
 )
 
 RECORDS_MAX = 50_000_000  # 1.6 GB: what a machine can read into memory
@@ -27,7 +27,7 @@ _READ_RECORDS = 1 << 15
 
 
 @dataclass(frozen=True)
-class File:
+class AttachmentFile:
     """One attachment of one process.
 
     *whole*: the process left the fabric in order.  *cut*: its disk was full.  Neither: it was
@@ -35,8 +35,8 @@ class File:
     """
 
     path: str
-    header: Header
-    records: list[Record]
+    header: RecordingHeader
+    records: list[CallRecord]
     cut: bool
     whole: bool
 
@@ -49,20 +49,20 @@ class File:
         return self.header.program.split(b"\0")[0].decode(errors="replace")
 
 
-def read_file(path: Path) -> File:
+def read_file(path: Path) -> AttachmentFile:
     """Reads a file up to its end.  ModelError names the file and the offset of what is wrong."""
     try:
         with path.open("rb") as file:
             header = _header(file.read(HEADER_BYTES), path)
-            records: list[Record] = []
-            last = Kind.END
+            records: list[CallRecord] = []
+            last = CallKind.END
             offset = HEADER_BYTES
-            while last == Kind.END and len(records) <= RECORDS_MAX:
+            while last == CallKind.END and len(records) <= RECORDS_MAX:
                 block = file.read(RECORD.size * _READ_RECORDS)
                 whole = len(block) - len(block) % RECORD.size
                 for record in _records(block[:whole], offset, header, path):
-                    if record.kind in (Kind.CUT, Kind.LEFT):
-                        last = Kind(record.kind)
+                    if record.kind in (CallKind.CUT, CallKind.LEFT):
+                        last = CallKind(record.kind)
                         break
                     records.append(record)
                 else:
@@ -75,15 +75,15 @@ def read_file(path: Path) -> File:
         raise ModelError(f"{path}: {error.strerror}") from error
     if len(records) > RECORDS_MAX:
         raise ModelError(f"{path}: more than {RECORDS_MAX} records: record a shorter run")
-    return File(str(path), header, records, last == Kind.CUT, last == Kind.LEFT)
+    return AttachmentFile(str(path), header, records, last == CallKind.CUT, last == CallKind.LEFT)
 
 
-def _header(data: bytes, path: Path) -> Header:
+def _header(data: bytes, path: Path) -> RecordingHeader:
     if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
         raise ModelError(
             f"{path}: offset 0: no recording: `nupa run --record FOLDER -- ...` makes one"
         )
-    header = Header._make(HEADER.unpack_from(data))
+    header = RecordingHeader._make(HEADER.unpack_from(data))
     found = (header.version, header.header_bytes, header.record_bytes)
     if found != (VERSION, HEADER_BYTES, RECORD.size):
         raise ModelError(
@@ -97,19 +97,23 @@ def _header(data: bytes, path: Path) -> Header:
     return header
 
 
-def _records(block: bytes, offset: int, header: Header, path: Path) -> Iterator[Record]:
+def _records(
+    block: bytes, offset: int, header: RecordingHeader, path: Path
+) -> Iterator[CallRecord]:
     for index, fields in enumerate(RECORD.iter_unpack(block)):
-        record = Record._make(fields)
-        if record.kind == Kind.END:
+        record = CallRecord._make(fields)
+        if record.kind == CallKind.END:
             return
         at = f"{path}: offset {offset + index * RECORD.size}"
-        if record.kind > Kind.LEFT:
-            raise ModelError(f"{at}: a record of kind {record.kind}: 1 to {int(Kind.LEFT)} exist")
+        if record.kind > CallKind.LEFT:
+            raise ModelError(
+                f"{at}: a record of kind {record.kind}: 1 to {int(CallKind.LEFT)} exist"
+            )
         if not header.start_ticks <= record.ticks < TICKS_MAX:
             raise ModelError(
                 f"{at}: {record.ticks} ticks: the recording began at {header.start_ticks}"
             )
-        if record.kind == Kind.POST:
+        if record.kind == CallKind.POST:
             if record.opcode not in OPERATIONS:
                 raise ModelError(f"{at}: a request with the unknown opcode {record.opcode}")
             if record.mover >= len(MOVERS):

@@ -18,7 +18,7 @@ TOOK_MAX = (1 << 32) - 1
 TICKS_MAX = 1 << 62
 
 
-class Kind(IntEnum):
+class CallKind(IntEnum):
     END = 0
     POST = 1
     COMPLETION = 2
@@ -29,7 +29,7 @@ class Kind(IntEnum):
     LEFT = 7
 
 
-class Flag(IntFlag):
+class CallFlag(IntFlag):
     SIGNALED = 1
     INLINE = 2
     FENCE = 4
@@ -38,7 +38,7 @@ class Flag(IntFlag):
     AT_ONCE = 32
 
 
-class Header(NamedTuple):
+class RecordingHeader(NamedTuple):
     magic: bytes
     version: int
     header_bytes: int
@@ -58,7 +58,7 @@ class Header(NamedTuple):
     program: bytes
 
 
-class Record(NamedTuple):
+class CallRecord(NamedTuple):
     """As it lies in the file: times are ticks."""
 
     ticks: int

@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nupa.model.errors import ModelError
-from nupa.model.recording.file import File, read_file
-from nupa.model.recording.layout import MAGIC, MOVERS, SUFFIX, TOOK_MAX, Flag, Kind, Record
+from nupa.model.recording.file import AttachmentFile, read_file
+from nupa.model.recording.layout import (
+    MAGIC,
+    MOVERS,
+    SUFFIX,
+    TOOK_MAX,
+    CallFlag,
+    CallKind,
+    CallRecord,
+)
 
 FILES_MAX = 4096
 SAME_MACHINE_NS = 1_000_000  # clocks of one machine agree better than this
@@ -24,7 +32,7 @@ class Call(NamedTuple):
     made *took_ns* before.  *cost_ns* is what the recorder itself added.
     """
 
-    kind: Kind
+    kind: CallKind
     at_ns: float
     took_ns: float
     qpn: int
@@ -39,7 +47,7 @@ class Call(NamedTuple):
 
 
 @dataclass
-class Process:
+class RecordedProcess:
     """One attachment.  *calls* are in the order of the file, which is each thread's order."""
 
     name: str
@@ -60,7 +68,7 @@ class Recording:
     """All processes, in the order in which they attached; those that posted nothing, too."""
 
     name: str
-    processes: tuple[Process, ...]
+    processes: tuple[RecordedProcess, ...]
     warnings: tuple[str, ...]
 
 
@@ -113,7 +121,7 @@ def _is_empty(path: Path) -> bool:
         raise ModelError(f"{path}: {error.strerror}") from error
 
 
-def _warnings(files: Sequence[File]) -> Iterator[str]:
+def _warnings(files: Sequence[AttachmentFile]) -> Iterator[str]:
     for file in files:
         if file.cut:
             yield f"{file.path}: the disk was full: the rest of the run is missing"
@@ -121,15 +129,15 @@ def _warnings(files: Sequence[File]) -> Iterator[str]:
             yield f"{file.path}: the process was killed, or still runs: read up to its last call"
 
 
-def _points(file: File) -> Iterator[tuple[int, int]]:
+def _points(file: AttachmentFile) -> Iterator[tuple[int, int]]:
     """Yields pairs of ticks and ns."""
     yield file.header.start_ticks, file.header.start_ns
     for record in file.records:
-        if record.kind == Kind.CLOCK:
+        if record.kind == CallKind.CLOCK:
             yield record.ticks, record.qpn | record.peer << 32
 
 
-def _clocks(files: Sequence[File]) -> list[_Clock]:
+def _clocks(files: Sequence[AttachmentFile]) -> list[_Clock]:
     """Returns each file's clock.  On one machine, all have the same counter, and so one clock."""
     own = []
     spans = []
@@ -147,15 +155,15 @@ def _clocks(files: Sequence[File]) -> list[_Clock]:
     ]
 
 
-def _process(file: File, clock: _Clock) -> Process:
+def _process(file: AttachmentFile, clock: _Clock) -> RecordedProcess:
     header = file.header
     costs = {
-        Kind.POST: header.post_ticks * clock.ns_per_tick,
-        Kind.COMPLETION: header.completion_ticks * clock.ns_per_tick,
-        Kind.WAIT: header.completion_ticks * clock.ns_per_tick,
-        Kind.LEFT: header.at_once_ticks * clock.ns_per_tick,  # no call: Flag.AT_ONCE
+        CallKind.POST: header.post_ticks * clock.ns_per_tick,
+        CallKind.COMPLETION: header.completion_ticks * clock.ns_per_tick,
+        CallKind.WAIT: header.completion_ticks * clock.ns_per_tick,
+        CallKind.LEFT: header.at_once_ticks * clock.ns_per_tick,  # no call: Flag.AT_ONCE
     }
-    process = Process(
+    process = RecordedProcess(
         name=f"{file.host_name}:{header.pid}",
         host=header.host,
         host_name=file.host_name,
@@ -171,12 +179,12 @@ def _process(file: File, clock: _Clock) -> Process:
     return process
 
 
-def _call(record: Record, clock: _Clock, costs: dict[Kind, float]) -> Call:
-    kind = Kind(record.kind)
+def _call(record: CallRecord, clock: _Clock, costs: dict[CallKind, float]) -> Call:
+    kind = CallKind(record.kind)
     took = min(TOOK_MAX, record.took_ticks)
-    cost = 0.0 if record.flags & Flag.SAME_CALL else costs.get(kind, 0.0)
-    if record.flags & Flag.AT_ONCE:
-        cost = costs[Kind.LEFT]
+    cost = 0.0 if record.flags & CallFlag.SAME_CALL else costs.get(kind, 0.0)
+    if record.flags & CallFlag.AT_ONCE:
+        cost = costs[CallKind.LEFT]
     return Call(
         kind,
         clock.at(record.ticks),
@@ -188,6 +196,6 @@ def _call(record: Record, clock: _Clock, costs: dict[Kind, float]) -> Call:
         record.opcode,
         record.status,
         record.flags,
-        MOVERS[record.mover] if kind == Kind.POST else "",
-        cost if kind != Kind.CLOCK else took * clock.ns_per_tick,
+        MOVERS[record.mover] if kind == CallKind.POST else "",
+        cost if kind != CallKind.CLOCK else took * clock.ns_per_tick,
     )

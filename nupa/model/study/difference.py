@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from nupa.model.answer.answer import Answer
 from nupa.model.engine.choice import Question, answer_by
 from nupa.model.errors import ModelError
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.figure import UNITS, Figure
 from nupa.model.study.question import network_of, predict, work_of
 from nupa.model.work.phase import Work
@@ -43,7 +43,7 @@ class FigureRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Difference:
+class FabricDifference:
     """Rows are in the order of what they explain."""
 
     a: Answer
@@ -72,7 +72,7 @@ def difference(
     algorithm: str = "",
     engine: str = "auto",
     seed: int = 1,
-) -> Difference:
+) -> FabricDifference:
     """Returns what *b* takes beyond *a*, stage by stage and figure by figure.
 
     ModelError: the work is impossible on one of them.
@@ -84,7 +84,7 @@ def difference(
     rows = [StageRow(name, _stage_ns(one, name), _stage_ns(two, name)) for name in names]
     rows.sort(key=lambda row: -abs(row.more_ns))
     figures = sorted(_figures(found, *networks, two), key=lambda row: -abs(row.effect_ns))
-    return Difference(one, two, tuple(rows), tuple(figures), tuple(_structure(*networks)))
+    return FabricDifference(one, two, tuple(rows), tuple(figures), tuple(_structure(*networks)))
 
 
 def _stage_ns(answer: Answer, name: str) -> float:
@@ -112,7 +112,7 @@ def _figures(work: Work, a: Network, b: Network, answer: Answer) -> Iterator[Fig
                 yield FigureRow(mine.name, name, kind.meaning, _said(theirs), _said(figure), effect)
 
 
-def _with(level: Level, name: str, figure: Figure) -> Level:
+def _with(level: NetworkLevel, name: str, figure: Figure) -> NetworkLevel:
     figures = {**level.profile.figures, name: figure}
     return replace(level, profile=replace(level.profile, figures=figures))
 

@@ -12,10 +12,10 @@ from typing import IO, TYPE_CHECKING, Any, get_args, get_type_hints
 from nupa.model.errors import ModelError
 
 if TYPE_CHECKING:
-    from nupa.model.study.sweep import Configuration, Row
+    from nupa.model.study.sweep import Configuration, SweepRow
 
 
-def open_store(out: str, asked: Sequence[Configuration]) -> Store:
+def open_store(out: str, asked: Sequence[Configuration]) -> RowStore:
     """Returns the store of *out*, with the rows that it has; empty: rows are kept nowhere.
 
     ModelError: the file is of another sweep, cannot be written, or no module writes its kind.
@@ -25,14 +25,14 @@ def open_store(out: str, asked: Sequence[Configuration]) -> Store:
         raise ModelError(f"--out {out}: the name ends with .csv or .parquet")
     if out and not suffix:
         raise ModelError(f"--out {out}: the name ends with .csv or .parquet: add one")
-    return Store(Path(out) if out else None, asked)
+    return RowStore(Path(out) if out else None, asked)
 
 
-class Store:
+class RowStore:
     """Rows of a CSV file.  A Parquet file is made of one when it is complete: `x.parquet.csv`."""
 
     def __init__(self, out: Path | None, asked: Sequence[Configuration]) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[SweepRow] = []
         self._out = out
         self._parquet = out is not None and out.suffix == ".parquet"
         self._file: IO[str] | None = None
@@ -54,14 +54,14 @@ class Store:
         except OSError as error:
             raise ModelError(f"--out {self._journal}: {error.strerror}") from error
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> RowStore:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._file:
             self._file.close()
 
-    def add(self, row: Row) -> None:
+    def add(self, row: SweepRow) -> None:
         """Writes a row: whole lines reach the file, so that a killed process loses none."""
         if self._file:
             self._file.write(_line(row))
@@ -110,31 +110,31 @@ def _line(values: Sequence[Any]) -> str:
 
 
 def _columns() -> list[str]:
-    from nupa.model.study.sweep import Row
+    from nupa.model.study.sweep import SweepRow
 
-    return list(Row._fields)
+    return list(SweepRow._fields)
 
 
 def _types() -> dict[str, tuple[type, bool]]:
     """Returns the type of each column, and whether it may be missing."""
-    from nupa.model.study.sweep import Row
+    from nupa.model.study.sweep import SweepRow
 
     found = {}
-    for name, hint in get_type_hints(Row).items():
+    for name, hint in get_type_hints(SweepRow).items():
         kinds = get_args(hint) or (hint,)
         found[name] = (kinds[0], type(None) in kinds)
     return found
 
 
-def _read(text: str) -> tuple[list[Row], list[str]]:
-    from nupa.model.study.sweep import Row
+def _read(text: str) -> tuple[list[SweepRow], list[str]]:
+    from nupa.model.study.sweep import SweepRow
 
     lines = csv.reader(io.StringIO(text, newline=""))
     head = next(lines, [])
     types = _types()
     if head != list(types):
         return [], head
-    rows: list[Row] = []
+    rows: list[SweepRow] = []
     for line in lines:
         try:
             values: list[Any] = [
@@ -143,7 +143,7 @@ def _read(text: str) -> tuple[list[Row], list[str]]:
             ]
         except ValueError:
             return rows, ["a line that is none"]
-        rows.append(Row(*values))
+        rows.append(SweepRow(*values))
     return rows, head
 
 
@@ -161,7 +161,7 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _to_parquet(rows: Sequence[Row], out: Path) -> None:
+def _to_parquet(rows: Sequence[SweepRow], out: Path) -> None:
     arrow = _pyarrow()
     kinds = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
     schema = arrow.schema([(name, kinds[kind]) for name, (kind, _) in _types().items()])
@@ -171,8 +171,8 @@ def _to_parquet(rows: Sequence[Row], out: Path) -> None:
     partial.replace(out)
 
 
-def _from_parquet(out: Path) -> list[Row]:
-    from nupa.model.study.sweep import Row
+def _from_parquet(out: Path) -> list[SweepRow]:
+    from nupa.model.study.sweep import SweepRow
 
     arrow = _pyarrow()
     try:
@@ -181,4 +181,4 @@ def _from_parquet(out: Path) -> list[Row]:
         raise ModelError(f"{out} is no Parquet file: {error}") from error
     if table.column_names != _columns():
         raise ModelError(f"{out} is no result of this version: choose another --out")
-    return [Row(**row) for row in table.to_pylist()]
+    return [SweepRow(**row) for row in table.to_pylist()]

@@ -29,7 +29,7 @@ class Configuration(NamedTuple):
     figures: str = ""
 
 
-class Row(NamedTuple):
+class SweepRow(NamedTuple):
     """A line of the result: what was asked, and the answer, or the error.
 
     Times are in ns, rates in bytes a second, energy in pJ.  *stage* is the largest one.
@@ -63,7 +63,7 @@ class Row(NamedTuple):
         )  # fmt: skip
 
 
-def solve(one: Configuration) -> Row:
+def solve(one: Configuration) -> SweepRow:
     """Returns the row of a configuration; a wrong one has an error."""
     try:
         answer = predict(
@@ -71,9 +71,9 @@ def solve(one: Configuration) -> Row:
             algorithm=one.algorithm, engine=one.engine, seed=one.seed, figures=one.figures,
         )  # fmt: skip
     except ModelError as error:
-        return Row(*one, error=" ".join(str(error).split()))
+        return SweepRow(*one, error=" ".join(str(error).split()))
     stage, share = next(iter(answer.shares().items()))
-    return Row(
+    return SweepRow(
         *one,
         time_ns=answer.time_ns,
         low_ns=answer.low_ns,
@@ -131,7 +131,7 @@ def sweep(
     scheduler: str = "",
     jobs: int = 0,
     step: Callable[[int, int], None] = lambda _done, _all: None,
-) -> list[Row]:
+) -> list[SweepRow]:
     """Returns a row for each configuration, in their order.
 
     *asked*: configurations, a table of lists (`{"work": [...], "on": [...]}`), or the name of a
@@ -143,7 +143,7 @@ def sweep(
     if isinstance(asked, str):
         asked = read_table(asked) | {"": asked}
     found = from_table(asked) if isinstance(asked, Mapping) else list(asked)
-    rows: list[Row] = []
+    rows: list[SweepRow] = []
     with open_store(out, found) as store:
         rows += store.rows
         step(len(rows), len(found))

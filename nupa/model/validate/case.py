@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.figure import Case as Figures
 from nupa.model.profile.profile import load
 from nupa.model.work.phase import Work
@@ -43,7 +43,7 @@ class Threshold(NamedTuple):
 
 
 @dataclass(frozen=True)
-class File:
+class CalibrationFile:
     """A calibration file: how its lines become cases, and what is asked of them.
 
     *fitted*: figures of shipped profiles were fitted to it; otherwise it only judges.
@@ -74,4 +74,4 @@ def at_least(size_bytes: int, limit: float) -> Threshold:
 
 def pair(profile: str, switches: int = 1) -> Network:
     """Returns two endpoints of a profile behind *switches*."""
-    return Network(profile, (Level("pair", 2, load(profile), switches),))
+    return Network(profile, (NetworkLevel("pair", 2, load(profile), switches),))

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nupa.model.errors import ModelError
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.profile import load
 from nupa.model.validate.case import (
     MIB,
+    CalibrationFile,
     Case,
-    File,
     Line,
     Reader,
     Threshold,
@@ -28,7 +28,9 @@ _NODE_MIB = 32
 
 def one_node(profile: str) -> Machine:
     """Returns the machine in which one fabric joins all GPUs."""
-    return lambda nodes, local: Network(profile, (Level("node", nodes * local, load(profile)),))
+    return lambda nodes, local: Network(
+        profile, (NetworkLevel("node", nodes * local, load(profile)),)
+    )
 
 
 def several_nodes(
@@ -43,10 +45,10 @@ def several_nodes(
     """Returns the machine of nodes with one fabric in each, and a net with *nics* a GPU."""
 
     def machine(nodes: int, local: int) -> Network:
-        between = Level("net", nodes, load(net), switches, planes=planes, nics=nics)
+        between = NetworkLevel("net", nodes, load(net), switches, planes=planes, nics=nics)
         if local == 1:
             return Network(net, (between,))
-        inside = Level("node", local, load(node), 0 if mesh else 1, mesh=mesh)
+        inside = NetworkLevel("node", local, load(node), 0 if mesh else 1, mesh=mesh)
         return Network(f"{node} + {net}", (inside, between))
 
     return machine
@@ -140,26 +142,32 @@ _OF_8 = (
     "LL128 take 9 us in this cluster, against 4 us in NCCL's model"
 )
 
-FILES: tuple[File, ...] = (
-    File("nccl-h100-nvl8-1node", nccl_tests(one_node("nvlink4")), ONE_NODE, fitted=True),
-    File("nccl-azure-h100-nvl8", nccl_tests(one_node("nvlink4"), 8), ONE_NODE, fitted=True),
-    File("nccl-a100-nvl8-1node", nccl_tests(one_node("nvlink3"), 8), ONE_NODE, fitted=True),
-    File("nccl-gb200-nvl72", nccl_tests(one_node("nvlink5-nvl72")), ONE_NODE, fitted=True),
-    File("nccl-nvls-vs-ring", nvls_and_ring, (everything(0.05),), fitted=True),
-    File(
+FILES: tuple[CalibrationFile, ...] = (
+    CalibrationFile("nccl-h100-nvl8-1node", nccl_tests(one_node("nvlink4")), ONE_NODE, fitted=True),
+    CalibrationFile(
+        "nccl-azure-h100-nvl8", nccl_tests(one_node("nvlink4"), 8), ONE_NODE, fitted=True
+    ),
+    CalibrationFile(
+        "nccl-a100-nvl8-1node", nccl_tests(one_node("nvlink3"), 8), ONE_NODE, fitted=True
+    ),
+    CalibrationFile(
+        "nccl-gb200-nvl72", nccl_tests(one_node("nvlink5-nvl72")), ONE_NODE, fitted=True
+    ),
+    CalibrationFile("nccl-nvls-vs-ring", nvls_and_ring, (everything(0.05),), fitted=True),
+    CalibrationFile(
         "nvls-gb200-4gpu-allreduce-small",
         small_all_reduce,
         (everything(0.12),),
         left_out="kernels of the contribution, with 4 thread blocks: NCCL does not run them",
     ),
-    File(
+    CalibrationFile(
         "nccl-h100-10nodes-g4",
         nccl_tests(several_nodes("nvlink4", "ib-ndr")),
         SEVERAL_NODES,
         fitted=True,
     ),
     *(
-        File(
+        CalibrationFile(
             f"nccl-h100-10nodes-{gpus}",
             nccl_tests(several_nodes("nvlink4", "ib-ndr")),
             SEVERAL_NODES,
@@ -167,31 +175,31 @@ FILES: tuple[File, ...] = (
         )
         for gpus, missing in (("g1", ""), ("g2", ""), ("g8", _OF_8))
     ),
-    File(
+    CalibrationFile(
         "nccl-a100-2nodes-oci",
         nccl_tests(several_nodes("nvlink3", "roce-100", planes=2)),
         SEVERAL_NODES,
     ),
-    File(
+    CalibrationFile(
         "nccl-polaris-a100-n2",
         nccl_tests(several_nodes("nvlink3", "slingshot-11", nics=0.5, mesh=True)),
         SEVERAL_NODES,
         fitted=True,
     ),
-    File(
+    CalibrationFile(
         "nccl-polaris-a100-n8",
         nccl_tests(several_nodes("nvlink3", "slingshot-11", nics=0.5, mesh=True)),
         SEVERAL_NODES,
     ),
     *(
-        File(
+        CalibrationFile(
             f"nccl-polaris-a100-{run}",
             nccl_tests(several_nodes("nvlink3", "slingshot-11", nics=0.5, mesh=True)),
             MANY_GPUS,
         )
         for run in ("n128", "n256", "n540", "n540-2.21")
     ),
-    File(
+    CalibrationFile(
         "simai-busbw-ratio-1to16nodes",
         simai_ratios,
         SEVERAL_NODES,

@@ -5,16 +5,24 @@ from __future__ import annotations
 
 from nupa.model.errors import ModelError
 from nupa.model.validate import collectives, perftest, points
-from nupa.model.validate.case import File, everything
+from nupa.model.validate.case import CalibrationFile, everything
 
 PERFTEST = everything(0.05)
 
-FILES: tuple[File, ...] = (
-    File("perftest-ib-hdr-write-lat", perftest.latency("ib-hdr"), (PERFTEST,), fitted=True),
-    File("perftest-ib-edr-send-bw", perftest.bandwidth("ib-edr"), (PERFTEST,), fitted=True),
-    File("perftest-ib-cx3-bandwidth", perftest.bandwidth("ib-cx3"), (PERFTEST,), fitted=True),
-    File("perftest-roce-10g-send-bw", perftest.bandwidth("roce-10g"), (PERFTEST,), fitted=True),
-    File(
+FILES: tuple[CalibrationFile, ...] = (
+    CalibrationFile(
+        "perftest-ib-hdr-write-lat", perftest.latency("ib-hdr"), (PERFTEST,), fitted=True
+    ),
+    CalibrationFile(
+        "perftest-ib-edr-send-bw", perftest.bandwidth("ib-edr"), (PERFTEST,), fitted=True
+    ),
+    CalibrationFile(
+        "perftest-ib-cx3-bandwidth", perftest.bandwidth("ib-cx3"), (PERFTEST,), fitted=True
+    ),
+    CalibrationFile(
+        "perftest-roce-10g-send-bw", perftest.bandwidth("roce-10g"), (PERFTEST,), fitted=True
+    ),
+    CalibrationFile(
         "osu-slingshot11-clariden",
         perftest.osu_latency("slingshot-11", "latency_2ranks_2nodes"),
         (PERFTEST,),
@@ -22,14 +30,14 @@ FILES: tuple[File, ...] = (
         left_out="alltoall_8ranks_2nodes: 4.2 GB/s a rank fits neither one adapter a node nor one "
         "a rank, and the head does not say how ranks are bound to them",
     ),
-    File(
+    CalibrationFile(
         "cxl-points",
         points.cxl,
         (PERFTEST,),
         fitted=True,
         left_out="contention: the packet engine's tests; the DMA channel's claim is no operation",
     ),
-    File(
+    CalibrationFile(
         "p2p-gpu-bandwidth",
         points.copies,
         (everything(0.05),),
@@ -39,7 +47,7 @@ FILES: tuple[File, ...] = (
 )
 
 
-def find(name: str) -> File:
+def find(name: str) -> CalibrationFile:
     """Returns a file of the table.  ModelError: it is not there."""
     for file in FILES:
         if file.name == name.removesuffix(".csv"):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
-from nupa.model.validate.case import Case, File, Threshold
+from nupa.model.validate.case import CalibrationFile, Case, Threshold
 from nupa.model.validate.data import lines
 
 ORDER_DIFFERENCE = 0.10  # "which is faster" is asked where the measured times differ by more
@@ -45,7 +45,7 @@ class MeanError(NamedTuple):
 class Judgement:
     """The cases of one file with their predictions."""
 
-    file: File
+    file: CalibrationFile
     judged: tuple[Judged, ...]
 
     def verdicts(self) -> Iterator[MeanError]:
@@ -89,7 +89,7 @@ class Judgement:
         }
 
 
-def judge(file: File, tick: Callable[[], object] = lambda: None) -> Judgement:
+def judge(file: CalibrationFile, tick: Callable[[], object] = lambda: None) -> Judgement:
     """Predicts each case of a file; *tick* is called after each."""
     judged = []
     for case in file.read(lines(file.name)):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nupa.model.errors import ModelError
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.figure import Case as Figures
 from nupa.model.profile.profile import load
 from nupa.model.validate.case import Case, Line, pair
@@ -66,7 +66,7 @@ def _all_reduce(line: Line) -> Case:
         raise ModelError(f"p2p-gpu-bandwidth: {line['test']!r} is no known test")
     gpus = int(found[1])
     profile = load("xgmi-mi300x")
-    level = Level("mesh", gpus, profile, 0, nics=(gpus - 1) / _XGMI_PEERS, mesh=True)
+    level = NetworkLevel("mesh", gpus, profile, 0, nics=(gpus - 1) / _XGMI_PEERS, mesh=True)
     work = Collective("all-reduce", 4 * _GIB)
     time_ns = work.bytes * 2 * (gpus - 1) / gpus / float(line["measured_GBps"])
     network = Network("xgmi-mi300x", (level,))

@@ -16,10 +16,10 @@ from nupa.model.work.collectives.names import (
     operation,
 )
 from nupa.model.work.collectives.plans import PLANS, pace
-from nupa.model.work.collectives.rates import Rates
+from nupa.model.work.collectives.rates import LibraryRates
 from nupa.model.work.collectives.shape import Shape, library
 from nupa.model.work.collectives.transfers import TRANSFERS
-from nupa.model.work.phase import Operation, Plan
+from nupa.model.work.phase import Plan, RankOperation
 
 #: Exchanges of a library have no algorithm to choose.
 _DIRECT = ("all-to-all", "send-recv")
@@ -77,7 +77,7 @@ class Collective:
         """Returns the plan.  ModelError: too few ranks, or an algorithm the fabric cannot do."""
         shape = Shape(network, library(self.library))
         chosen = self._choice(shape)
-        rates = Rates(shape, self.operation, chosen.protocol, self.bytes, self.channels)
+        rates = LibraryRates(shape, self.operation, chosen.protocol, self.bytes, self.channels)
         return Plan(
             tuple(PLANS[chosen.algorithm](rates, self.operation, self.bytes)),
             f"{chosen.algorithm}/{chosen.protocol}",
@@ -97,7 +97,7 @@ class Collective:
             pace=pace(rates, chosen.algorithm, self.operation),
         )
 
-    def operations(self, network: Network) -> Iterator[Operation]:
+    def operations(self, network: Network) -> Iterator[RankOperation]:
         """Yields the transfers of the plan's algorithm, for the packet engine.
 
         ModelError as `plan`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 
 _Waits = list[tuple[int, ...]]  # by position in the group
 _Send = Callable[[int, int, int, tuple[int, ...]], int]
@@ -25,7 +25,7 @@ COLLECTIVES = (
 
 
 def expand(
-    steps: list[Operation],
+    steps: list[RankOperation],
     collective: str,
     ranks: Sequence[int],
     size_bytes: int,
@@ -45,7 +45,7 @@ def expand(
     share = -(-size_bytes // count)
 
     def send(source: int, target: int, bytes_: int, needs: tuple[int, ...]) -> int:
-        steps.append(Operation(ranks[source], ranks[target], bytes_, "send", needs, 0, lane))
+        steps.append(RankOperation(ranks[source], ranks[target], bytes_, "send", needs, 0, lane))
         return len(steps) - 1
 
     if collective in ("all-reduce", "all-gather", "reduce-scatter"):

@@ -20,14 +20,14 @@ from nupa.model.work.phase import Work
 from nupa.model.work.storage import Storage
 from nupa.model.work.training.dispatch import Dispatch
 from nupa.model.work.training.inference import Inference
-from nupa.model.work.training.layout import Layout
+from nupa.model.work.training.layout import Parallelism
 from nupa.model.work.training.step import Training
 from nupa.model.work.training.transformer import Transformer
 
 EXAMPLES = Path(__file__).parent / "examples"
 
 
-class Kind(NamedTuple):
+class WorkKind(NamedTuple):
     """A kind of file: the class of its work, and those of its tables by name.
 
     *tables*: a table's name is its key, and the field of the work that it fills.
@@ -37,12 +37,12 @@ class Kind(NamedTuple):
     tables: Mapping[str, tuple[str, type[Any]]] = {}
 
 
-_STEP = {"model": ("model", Transformer), "parallel": ("layout", Layout)}
-KINDS: Mapping[str, Kind] = {
-    "storage": Kind(Storage),
-    "training": Kind(Training, _STEP),
-    "inference": Kind(Inference, _STEP),
-    "dispatch": Kind(Dispatch),
+_STEP = {"model": ("model", Transformer), "parallel": ("layout", Parallelism)}
+KINDS: Mapping[str, WorkKind] = {
+    "storage": WorkKind(Storage),
+    "training": WorkKind(Training, _STEP),
+    "inference": WorkKind(Inference, _STEP),
+    "dispatch": WorkKind(Dispatch),
 }
 _WANTED = {"integer": "a whole number", "boolean": "true or false", "string": "a string"}
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 from statistics import median_low
 
 from nupa.model.errors import ModelError
-from nupa.model.work.phase import Operation
-from nupa.model.work.program import Item, Program, Wait, assemble, programs
+from nupa.model.work.phase import RankOperation
+from nupa.model.work.program import Item, RankProgram, Wait, assemble, programs
 from nupa.model.work.schedule import OPERATIONS_MAX, Schedule
 
 
@@ -73,7 +73,7 @@ def _refused(schedule: Schedule, ranks: int, why: str) -> ModelError:
 # --- pairs -----------------------------------------------------------------------------
 
 
-def _are_groups(found: Sequence[Program]) -> bool:
+def _are_groups(found: Sequence[RankProgram]) -> bool:
     """Whether ranks talk in pairs alone, as a benchmark's two ends do."""
     peers = [{item.peer for item in program.items} for program in found]
     for rank, mine in enumerate(peers):
@@ -83,9 +83,9 @@ def _are_groups(found: Sequence[Program]) -> bool:
     return True
 
 
-def _repeat(schedule: Schedule, found: Sequence[Program], ranks: int) -> Schedule:
+def _repeat(schedule: Schedule, found: Sequence[RankProgram], ranks: int) -> Schedule:
     count = schedule.ranks
-    steps: list[Operation] = []
+    steps: list[RankOperation] = []
     for copy in range(ranks // count):
         base = len(steps)
         for step in schedule.steps:
@@ -109,7 +109,7 @@ def _repeat(schedule: Schedule, found: Sequence[Program], ranks: int) -> Schedul
 # --- patterns that all ranks follow ----------------------------------------------------
 
 
-def _pattern(found: Sequence[Program], ranks: int) -> _Pattern | str:
+def _pattern(found: Sequence[RankProgram], ranks: int) -> _Pattern | str:
     """Returns the pattern; or why none is recognised, naming the first rank that differs."""
     count = len(found)
     first = found[0].items
@@ -280,12 +280,12 @@ def _logarithmic(
 # --- growing ---------------------------------------------------------------------------
 
 
-def _program(found: Sequence[Program], pattern: _Pattern, rank: int, ranks: int) -> Program:
+def _program(found: Sequence[RankProgram], pattern: _Pattern, rank: int, ranks: int) -> RankProgram:
     """Returns what *rank* does: each block of the recording, stretched."""
     template = found[rank % len(found)]
     reach = _xor if pattern.name.endswith("by bits") else _add
     blocks = len(template.items) // pattern.block
-    grown = Program()
+    grown = RankProgram()
     usual_ns = [
         median_low(item.computation_ns for item in template.items[i :: pattern.block])
         for i in range(pattern.block)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Operation, Phase, Plan
+from nupa.model.work.phase import Phase, Plan, RankOperation
 
 TX_DEPTH = 128  # perftest's default for bandwidth
 
@@ -46,8 +46,8 @@ class Perftest:
             messages=self.messages,
         )
 
-    def operations(self, network: Network) -> Iterator[Operation]:
+    def operations(self, network: Network) -> Iterator[RankOperation]:
         last = network.endpoints - 1
         for index in range(self.messages):
             after = (index - self.in_flight,) if index >= self.in_flight else ()
-            yield Operation(0, last, self.bytes, self.operation, after)
+            yield RankOperation(0, last, self.bytes, self.operation, after)

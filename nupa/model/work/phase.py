@@ -142,7 +142,7 @@ class Cycle:
 
 
 @dataclass(frozen=True)
-class Part:
+class StepPart:
     """A part of a step: *plan* on *network*, *times* in a row, or a computation of *ns* each time.
 
     *piped*: it passes in each stage of a pipeline.  *hidden_ns* of it pass behind a computation.
@@ -182,11 +182,11 @@ class Plan:
     messages: int = 1
     warnings: tuple[str, ...] = ()
     cycle: Cycle | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StepPart, ...] = ()
     bubble: float = 0.0
 
 
-class Operation(NamedTuple):
+class RankOperation(NamedTuple):
     """One operation of one rank, for the engines that run each.
 
     *after* are the indices of operations that must have completed.  A computation has
@@ -216,4 +216,4 @@ class Work(Protocol):
 
     def plan(self, network: Network) -> Plan: ...
 
-    def operations(self, network: Network) -> Iterator[Operation]: ...
+    def operations(self, network: Network) -> Iterator[RankOperation]: ...

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import Schedule
 
 
@@ -30,7 +30,7 @@ class Item:
 
 
 @dataclass
-class Program:
+class RankProgram:
     """All messages of a rank.  *last_ns* and *last_waits* follow the last one."""
 
     items: list[Item] = field(default_factory=list)
@@ -38,9 +38,9 @@ class Program:
     last_waits: list[Wait] = field(default_factory=list)
 
 
-def programs(schedule: Schedule) -> list[Program] | str:
+def programs(schedule: Schedule) -> list[RankProgram] | str:
     """Returns the program of each rank; or why there is none: a rank has several threads."""
-    found = [Program() for _ in range(schedule.ranks)]
+    found = [RankProgram() for _ in range(schedule.ranks)]
     place: dict[int, Wait] = {}
     counts = [0] * schedule.ranks
     lanes: list[set[int]] = [set() for _ in range(schedule.ranks)]
@@ -65,22 +65,22 @@ def programs(schedule: Schedule) -> list[Program] | str:
     return found
 
 
-def assemble(found: Sequence[Program]) -> list[Operation]:
+def assemble(found: Sequence[RankProgram]) -> list[RankOperation]:
     """Returns the operations of programs: a chain of computations for each rank."""
-    steps: list[Operation] = []
+    steps: list[RankOperation] = []
     indices: dict[Wait, int] = {}
     waits: list[tuple[int, list[Wait]]] = []
     for rank, program in enumerate(found):
         chain: tuple[int, ...] = ()
         for number, item in enumerate(program.items):
             if item.computation_ns or item.waits or not chain:
-                steps.append(Operation(rank, rank, 0, "compute", chain, item.computation_ns))
+                steps.append(RankOperation(rank, rank, 0, "compute", chain, item.computation_ns))
                 chain = (len(steps) - 1,)
                 waits.append((chain[0], item.waits))
             indices[Wait(rank, number)] = len(steps)
-            steps.append(Operation(rank, item.peer, item.bytes, item.operation, chain))
+            steps.append(RankOperation(rank, item.peer, item.bytes, item.operation, chain))
         if program.last_ns or program.last_waits:
-            steps.append(Operation(rank, rank, 0, "compute", chain, program.last_ns))
+            steps.append(RankOperation(rank, rank, 0, "compute", chain, program.last_ns))
             waits.append((len(steps) - 1, program.last_waits))
     for index, needed in waits:
         more = sorted({indices[wait] for wait in needed} - set(steps[index].after))

@@ -16,14 +16,14 @@ from nupa.model.recording.layout import (
     RECEIVED,
     TAKES_RECEIVE,
     WRITE_WITH_IMM,
-    Flag,
-    Kind,
+    CallFlag,
+    CallKind,
 )
-from nupa.model.recording.recording import Call, Process, Recording
+from nupa.model.recording.recording import Call, RecordedProcess, Recording
 
 
 @dataclass
-class Message:
+class PostedMessage:
     """One posted request of a process that moves data."""
 
     rank: int
@@ -33,13 +33,13 @@ class Message:
     index: int = -1  # in the schedule
 
 
-class Step(NamedTuple):
+class RecordedCall(NamedTuple):
     """One call of a thread, and the computation before it."""
 
     at_ns: float
     computation_ns: float
-    posted: tuple[Message, ...]
-    took: tuple[Message, ...]
+    posted: tuple[PostedMessage, ...]
+    took: tuple[PostedMessage, ...]
 
 
 @dataclass
@@ -48,26 +48,26 @@ class Thread:
     lane: int
     cursor_ns: float
     wait_ns: float | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RecordedCall] = field(default_factory=list)
 
 
 @dataclass
 class _Queue:
     """Requests of one send queue that have not ended."""
 
-    pending: deque[Message] = field(default_factory=deque)
+    pending: deque[PostedMessage] = field(default_factory=deque)
 
 
 class _Peers:
     """Finds the rank of a QP number at a time: numbers are used again."""
 
-    def __init__(self, processes: list[Process]) -> None:
+    def __init__(self, processes: list[RecordedProcess]) -> None:
         self._owners: dict[int, list[tuple[float, int]]] = {}
         self._peers: dict[int, list[tuple[float, int]]] = {}
         self.datagrams: set[int] = set()
         for rank, process in enumerate(processes):
             for call in process.calls:
-                if call.kind != Kind.QP:
+                if call.kind != CallKind.QP:
                     continue
                 self._owners.setdefault(call.qpn, []).append((call.at_ns, rank))
                 self._peers.setdefault(call.qpn, []).append((call.at_ns, call.peer))
@@ -90,46 +90,46 @@ class _Peers:
         return self._at(self._owners.get(qpn), at_ns)
 
 
-class Reader:
+class CallReader:
     """Reads the calls of all processes; *notes* counts what could not be followed."""
 
     def __init__(self, recording: Recording) -> None:
-        used = [p for p in recording.processes if any(c.kind == Kind.POST for c in p.calls)]
+        used = [p for p in recording.processes if any(c.kind == CallKind.POST for c in p.calls)]
         receivers = [
             p
             for p in recording.processes
-            if p not in used and any(c.kind in (Kind.COMPLETION, Kind.QP) for c in p.calls)
+            if p not in used and any(c.kind in (CallKind.COMPLETION, CallKind.QP) for c in p.calls)
         ]
         self.processes = sorted(used + receivers, key=lambda p: (p.rank, p.start_ns))
         if not used:
             raise ModelError(f"{recording.name}: no process of the recording posted a request")
         self.peers = _Peers(self.processes)
         self.notes: dict[str, int] = {}
-        self.sends: dict[tuple[int, int], list[Message]] = {}
-        self.messages: list[Message] = []
-        self.landings: dict[int, list[tuple[float, Message]]] = {}
+        self.sends: dict[tuple[int, int], list[PostedMessage]] = {}
+        self.messages: list[PostedMessage] = []
+        self.landings: dict[int, list[tuple[float, PostedMessage]]] = {}
 
     def note(self, what: str) -> None:
         self.notes[what] = self.notes.get(what, 0) + 1
 
     # --- messages ----------------------------------------------------------------------
 
-    def collect(self) -> dict[int, list[Message]]:
+    def collect(self) -> dict[int, list[PostedMessage]]:
         """Makes a message of each POST; returns them by rank, in the order of the file."""
-        by_rank: dict[int, list[Message]] = {}
+        by_rank: dict[int, list[PostedMessage]] = {}
         for rank, process in enumerate(self.processes):
             queues: dict[int, _Queue] = {}
             mine = by_rank.setdefault(rank, [])
             for call in process.calls:
-                if call.kind == Kind.POST:
+                if call.kind == CallKind.POST:
                     message = self._message(rank, call)
                     mine.append(message)
                     queues.setdefault(call.qpn, _Queue()).pending.append(message)
-                elif call.kind == Kind.COMPLETION and not call.opcode & RECEIVED:
+                elif call.kind == CallKind.COMPLETION and not call.opcode & RECEIVED:
                     for message in ended(queues, call):
-                        if not call.flags & Flag.MADE_IN_POST:
+                        if not call.flags & CallFlag.MADE_IN_POST:
                             message.landed_ns = call.at_ns - call.took_ns
-                elif call.kind == Kind.QP:
+                elif call.kind == CallKind.QP:
                     queues.pop(call.qpn, None)
         for message in self.messages:
             if message.call.opcode == 0 and message.peer != message.rank:
@@ -138,14 +138,14 @@ class Reader:
             landed.sort(key=lambda pair: pair[0])
         return by_rank
 
-    def _message(self, rank: int, call: Call) -> Message:
+    def _message(self, rank: int, call: Call) -> PostedMessage:
         datagram = call.qpn in self.peers.datagrams
         target = call.peer if datagram else self.peers.peer_qpn(call.qpn, call.at_ns)
         peer = None if target is None else self.peers.rank(target, call.at_ns)
         if peer is None:
             self.note("messages to a process that was not recorded count as computation")
             peer = rank
-        message = Message(rank, peer, call, call.at_ns + call.took_ns)
+        message = PostedMessage(rank, peer, call, call.at_ns + call.took_ns)
         self.messages.append(message)
         if target is not None and call.opcode in TAKES_RECEIVE:
             self.sends.setdefault((call.qpn, target), []).append(message)
@@ -153,7 +153,7 @@ class Reader:
 
     # --- threads -----------------------------------------------------------------------
 
-    def threads(self, rank: int, mine: list[Message]) -> list[Thread]:
+    def threads(self, rank: int, mine: list[PostedMessage]) -> list[Thread]:
         """Returns the threads of a process, each with its steps."""
         process = self.processes[rank]
         threads: dict[int, Thread] = {}
@@ -165,27 +165,27 @@ class Reader:
         while index < len(calls):
             call = calls[index]
             last = index + 1
-            while last < len(calls) and calls[last].flags & Flag.SAME_CALL:
+            while last < len(calls) and calls[last].flags & CallFlag.SAME_CALL:
                 last += 1
             group = calls[index:last]
             index = last
-            if call.kind == Kind.QP:
+            if call.kind == CallKind.QP:
                 queues.pop(call.qpn, None)
-            if call.kind == Kind.CLOCK:
+            if call.kind == CallKind.CLOCK:
                 for held in threads.values():  # the recorder held the process
                     held.cursor_ns = max(held.cursor_ns, call.at_ns)
-            if call.kind not in (Kind.POST, Kind.COMPLETION, Kind.WAIT):
+            if call.kind not in (CallKind.POST, CallKind.COMPLETION, CallKind.WAIT):
                 continue
             thread = threads.get(call.thread)
             if thread is None:
                 thread = threads[call.thread] = Thread(rank, len(threads), call.at_ns)
-            if call.kind == Kind.WAIT:
+            if call.kind == CallKind.WAIT:
                 thread.wait_ns = call.at_ns
                 continue
-            posted: list[Message] = []
-            took: list[Message] = []
+            posted: list[PostedMessage] = []
+            took: list[PostedMessage] = []
             for each in group:
-                if each.kind == Kind.POST:
+                if each.kind == CallKind.POST:
                     posted.append(next(posts))
                     queues.setdefault(each.qpn, _Queue()).pending.append(posted[-1])
                 elif each.opcode & RECEIVED:
@@ -195,7 +195,7 @@ class Reader:
             _add_step(thread, group[0], posted, took)
         return list(threads.values())
 
-    def _received(self, call: Call, counts: dict[tuple[int, int], int]) -> Iterator[Message]:
+    def _received(self, call: Call, counts: dict[tuple[int, int], int]) -> Iterator[PostedMessage]:
         """Yields the message of a receive's completion: the next one of its sender's queue."""
         if call.status:
             return
@@ -220,27 +220,29 @@ class Reader:
         yield message
 
 
-def ended(queues: dict[int, _Queue], call: Call) -> Iterator[Message]:
+def ended(queues: dict[int, _Queue], call: Call) -> Iterator[PostedMessage]:
     """Yields the requests that a completion of a send queue ends (record.h R3)."""
     pending = queues.get(call.qpn, _Queue()).pending
     while pending:
         message = pending.popleft()
         yield message
-        if call.status or message.call.flags & Flag.SIGNALED:
+        if call.status or message.call.flags & CallFlag.SIGNALED:
             return
 
 
-def _add_step(thread: Thread, call: Call, posted: list[Message], took: list[Message]) -> None:
-    waited = thread.wait_ns if call.kind == Kind.COMPLETION else None
+def _add_step(
+    thread: Thread, call: Call, posted: list[PostedMessage], took: list[PostedMessage]
+) -> None:
+    waited = thread.wait_ns if call.kind == CallKind.COMPLETION else None
     until = call.at_ns if waited is None else waited
     thread.steps.append(
-        Step(
+        RecordedCall(
             call.at_ns,
             max(until - thread.cursor_ns, 0.0),
             tuple(posted),
             tuple(took),
         )
     )
-    end = call.at_ns + (call.took_ns if call.kind == Kind.POST else 0.0)
+    end = call.at_ns + (call.took_ns if call.kind == CallKind.POST else 0.0)
     thread.cursor_ns = max(thread.cursor_ns, end) + call.cost_ns
     thread.wait_ns = None

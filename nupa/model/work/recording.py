@@ -6,15 +6,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 
-from nupa.model.recording.layout import OPERATIONS, Kind
+from nupa.model.recording.layout import OPERATIONS, CallKind
 from nupa.model.recording.recording import Recording, read
-from nupa.model.work.phase import Operation
-from nupa.model.work.recorded import Message, Reader, Step, Thread
+from nupa.model.work.phase import RankOperation
+from nupa.model.work.recorded import CallReader, PostedMessage, RecordedCall, Thread
 from nupa.model.work.schedule import Schedule
 
 POLLS_MEMORY = 0.7  # of a thread's posts: so many find a write that landed since its last call
 
-_Landings = list[tuple[float, Message]]
+_Landings = list[tuple[float, PostedMessage]]
 
 
 def from_folder(path: str, seen_ns: float = 0.0) -> Schedule:
@@ -30,7 +30,7 @@ def schedule_of(recording: Recording, seen_ns: float = 0.0) -> Schedule:
     recorded; that is the fabric's time, and no computation.
     ModelError: no process posted anything.
     """
-    reader = Reader(recording)
+    reader = CallReader(recording)
     by_rank = reader.collect()
     assembly = _Assembly(reader, seen_ns)
     for rank, mine in by_rank.items():
@@ -50,27 +50,27 @@ def schedule_of(recording: Recording, seen_ns: float = 0.0) -> Schedule:
     )
 
 
-def _span_ns(reader: Reader) -> float:
+def _span_ns(reader: CallReader) -> float:
     calls = [
         call
         for process in reader.processes
         for call in process.calls
-        if call.kind in (Kind.POST, Kind.COMPLETION)
+        if call.kind in (CallKind.POST, CallKind.COMPLETION)
     ]
-    last = max(call.at_ns + (call.took_ns if call.kind == Kind.POST else 0.0) for call in calls)
+    last = max(call.at_ns + (call.took_ns if call.kind == CallKind.POST else 0.0) for call in calls)
     return last - min(call.at_ns for call in calls)
 
 
 class _Assembly:
     """Operations in the making: what they wait for has no index yet."""
 
-    def __init__(self, reader: Reader, seen_ns: float) -> None:
+    def __init__(self, reader: CallReader, seen_ns: float) -> None:
         self._landings = reader.landings
         self._seen_ns = seen_ns
-        self._operations: list[Operation] = []
-        self._waits: list[tuple[int, list[Message]]] = []
+        self._operations: list[RankOperation] = []
+        self._waits: list[tuple[int, list[PostedMessage]]] = []
 
-    def finish(self) -> list[Operation]:
+    def finish(self) -> list[RankOperation]:
         """Returns the operations, each with the indices of what it waits for."""
         for index, messages in self._waits:
             operation = self._operations[index]
@@ -85,7 +85,7 @@ class _Assembly:
         landed = self._landings.get(thread.rank, [])
         polls = self._polls_memory(thread, landed)
         chain = -1
-        pending: list[Message] = []
+        pending: list[PostedMessage] = []
         last_post_ns = float("-inf")
         for step in thread.steps:
             computation_ns = step.computation_ns
@@ -113,7 +113,7 @@ class _Assembly:
         return bool(found) and found >= POLLS_MEMORY * (len(posts) - 1)
 
     def _compute(
-        self, thread: Thread, chain: int, pending: list[Message], computation_ns: float
+        self, thread: Thread, chain: int, pending: list[PostedMessage], computation_ns: float
     ) -> int:
         """Continues the chain with a computation, if there is any; returns its end."""
         whole_ns = round(computation_ns)
@@ -121,13 +121,13 @@ class _Assembly:
             return chain
         after = (chain,) if chain >= 0 else ()
         self._operations.append(
-            Operation(thread.rank, thread.rank, 0, "compute", after, whole_ns, thread.lane)
+            RankOperation(thread.rank, thread.rank, 0, "compute", after, whole_ns, thread.lane)
         )
         if pending:
             self._waits.append((len(self._operations) - 1, pending))
         return len(self._operations) - 1
 
-    def _post(self, thread: Thread, chain: int, step: Step) -> int:
+    def _post(self, thread: Thread, chain: int, step: RecordedCall) -> int:
         for message in step.posted:
             operation = OPERATIONS[message.call.opcode]
             if message.peer == message.rank or operation == "local":
@@ -135,7 +135,7 @@ class _Assembly:
                 continue
             message.index = len(self._operations)
             self._operations.append(
-                Operation(
+                RankOperation(
                     message.rank,
                     message.peer,
                     message.call.bytes,
@@ -148,7 +148,7 @@ class _Assembly:
         return chain
 
 
-def _last_landed(landed: _Landings, after_ns: float, until_ns: float) -> Message | None:
+def _last_landed(landed: _Landings, after_ns: float, until_ns: float) -> PostedMessage | None:
     place = bisect_right(landed, until_ns, key=lambda pair: pair[0])
     if place and landed[place - 1][0] > after_ns:
         return landed[place - 1][1]

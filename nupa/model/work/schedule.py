@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Operation, Plan
+from nupa.model.work.phase import Plan, RankOperation
 
 OPERATIONS_MAX = 20_000_000
 
@@ -23,7 +23,7 @@ class Schedule:
 
     name: str
     ranks: int
-    steps: Sequence[Operation]
+    steps: Sequence[RankOperation]
     labels: tuple[str, ...] = ()
     recorded_ns: float = 0.0
     mover: str = ""
@@ -54,7 +54,7 @@ class Schedule:
         del network
         return Plan((), "as recorded", "the program's operations", self.bytes, self.ranks)
 
-    def operations(self, network: Network) -> Iterator[Operation]:
+    def operations(self, network: Network) -> Iterator[RankOperation]:
         """Yields each operation.  ModelError: the network has fewer endpoints than ranks."""
         if self.ranks > network.endpoints:
             raise ModelError(

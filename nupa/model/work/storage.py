@@ -13,7 +13,7 @@ from typing import Literal
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
 from nupa.model.profile.profile import Profile, load
-from nupa.model.work.phase import Cycle, Operation, Phase, Plan, Sent, Spent, Station
+from nupa.model.work.phase import Cycle, Phase, Plan, RankOperation, Sent, Spent, Station
 from nupa.model.work.stack import case_of, is_stack, stacked
 
 Transport = Literal["rdma", "tcp"]
@@ -108,7 +108,7 @@ class Storage:
             cycle=made.cycle(),
         )
 
-    def operations(self, network: Network) -> Iterator[Operation]:
+    def operations(self, network: Network) -> Iterator[RankOperation]:
         """Yields *loops* blocks of each place of each queue; drives and cores do not queue.
 
         Drives take equal times, so blocks that start together stay together: a burst.
@@ -307,7 +307,7 @@ class _Requests:
             self.work.loops,
         )
 
-    def operations(self) -> Iterator[Operation]:
+    def operations(self) -> Iterator[RankOperation]:
         if self.tcp and not is_stack(self.network.levels[self.level].profile):
             raise ModelError(
                 f"{self.network.levels[self.level].profile.name} has no kernel's stack: to run TCP "
@@ -333,7 +333,7 @@ class _Requests:
 
     def _piece(
         self, client: int, server: int, read: bool, index: int, after: tuple[int, ...]
-    ) -> Iterator[Operation]:
+    ) -> Iterator[RankOperation]:
         """Yields the operations of a piece; the first has the number *index*."""
         size = self.work.piece_bytes
         command, reply = round(self.protocol["capsule"]), round(self.protocol["reply"])
@@ -342,20 +342,20 @@ class _Requests:
         serve = round(self.protocol["serve"] + self.drive[f"{way}_latency"] + stream)
         submit = round(self.protocol["submit"])
         if client == server:  # a piece on the own drives
-            yield Operation(client, client, 0, "compute", after, submit + serve)
+            yield RankOperation(client, client, 0, "compute", after, submit + serve)
             return
         inside = size if not read and self.in_capsule else 0
-        yield Operation(client, server, command + inside, "send", after, submit)
+        yield RankOperation(client, server, command + inside, "send", after, submit)
         if not read and not inside:
             if self.tcp:
-                yield Operation(server, client, _R2T_BYTES, "send", (index,))
-                yield Operation(client, server, size, "send", (index + 1,))
+                yield RankOperation(server, client, _R2T_BYTES, "send", (index,))
+                yield RankOperation(client, server, size, "send", (index + 1,))
                 index += 1
             else:
-                yield Operation(server, client, size, "read", (index,))
+                yield RankOperation(server, client, size, "read", (index,))
             index += 1
         back = size + reply if read else reply
-        yield Operation(server, client, back, "send", (index,), serve)
+        yield RankOperation(server, client, back, "send", (index,), serve)
 
 
 def _is_read(number: int, reads: float) -> bool:

@@ -232,6 +232,8 @@ def read_table(name: str) -> dict[str, Any]:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ModelError(f"{name}: {error.strerror}") from error
+    except ValueError as error:  # a NUL byte
+        raise ModelError(f"{name!r}: no file has that name: {error}") from error
     if len(data) > FILE_BYTES_MAX:
         raise ModelError(f"{name}: longer than {FILE_BYTES_MAX} bytes: such a file has fewer")
     try:

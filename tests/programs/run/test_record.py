@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nupa.model.recording.layout import SUFFIX, Kind
+from nupa.model.recording.layout import SUFFIX, CallKind
 from nupa.model.recording.recording import read
 from nupa.programs.pair import Program, ProgramPair, free_port
 from tests.programs.stage import DEADLINE_S, Stage
@@ -64,7 +64,7 @@ def test_each_operation_is_recorded_and_replayed(
     recording = read(str(tmp_path))
     assert len(recording.processes) == 2
     assert recording.warnings == ()
-    posts = [call for p in recording.processes for call in p.calls if call.kind == Kind.POST]
+    posts = [call for p in recording.processes for call in p.calls if call.kind == CallKind.POST]
     assert len(posts) >= COUNT
     found = replayed(fabric, str(tmp_path), "--on", "ib-hdr")
     assert found["time_ns"] > COUNT * 100

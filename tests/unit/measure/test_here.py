@@ -12,7 +12,7 @@ from nupa.model.engine.costs import Costs
 from nupa.model.engine.replay import network_for
 from nupa.model.errors import ModelError
 from nupa.model.profile.profile import load, own_folder
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import Schedule
 
 FIGURES = {
@@ -27,7 +27,7 @@ FIGURES = {
     "message_rate": 50e6,
     "copied": 1.0,
 }
-SCHEDULE = Schedule("s", 2, [Operation(0, 1, 8, "write")], mover="shared")
+SCHEDULE = Schedule("s", 2, [RankOperation(0, 1, 8, "write")], mover="shared")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 from nupa.base.progress import Progress
 from nupa.measure import perf, raw, results, suite, versus
-from nupa.measure.suite import FULL, QUICK, Plan, Suite
+from nupa.measure.suite import FULL, QUICK, DemoPlan, Suite
 from nupa.programs import fio, perftest
 from nupa.programs.pair import PairResult, ProgramError, ProgramOutcome
 
@@ -73,7 +73,7 @@ def tcp(sizes: Sequence[int], **_: object) -> list[raw.Tcp]:
 def run(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    plan: Plan,
+    plan: DemoPlan,
     fabric: Fabric,
     *,
     seconds_a_look: float = 0.0,
@@ -111,7 +111,7 @@ def run(
 
 @pytest.mark.parametrize("plan", [FULL, QUICK])
 def test_each_step_is_announced_and_counted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Plan
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: DemoPlan
 ) -> None:
     steps, shown = run(monkeypatch, tmp_path, plan, Fabric())
     lines = shown.splitlines()
@@ -267,7 +267,7 @@ def test_an_own_measurement_that_fails_does_not_stop_the_next(
 
 @pytest.mark.parametrize("plan", [FULL, QUICK])
 def test_fio_takes_each_block_at_each_depth_by_both_carriers_with_nothing_else_between(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Plan
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: DemoPlan
 ) -> None:
     fabric = Fabric()
     steps, _ = run(monkeypatch, tmp_path, plan, fabric)
@@ -284,7 +284,7 @@ def test_fio_takes_each_block_at_each_depth_by_both_carriers_with_nothing_else_b
 
 @pytest.mark.parametrize("plan", [FULL, QUICK])
 def test_one_part_alone_runs_no_other(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Plan
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: DemoPlan
 ) -> None:
     fabric = Fabric()
     steps, shown = run(monkeypatch, tmp_path, plan.only("fio"), fabric)

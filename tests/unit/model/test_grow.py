@@ -11,23 +11,23 @@ from nupa.model.engine.replay import network_for, replay
 from nupa.model.errors import ModelError
 from nupa.model.work.expand import expand
 from nupa.model.work.grow import grow
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import Schedule
 
 
 def collective(name: str, ranks: int, size_bytes: int, times: int = 1) -> Schedule:
     """Returns a recording of a collective: each rank computes 100 ns before each message."""
-    plain: list[Operation] = []
+    plain: list[RankOperation] = []
     waits: list[tuple[int, ...]] = [()] * ranks
     for _ in range(times):
         waits = expand(plain, name, range(ranks), size_bytes, waits)
-    steps: list[Operation] = []
+    steps: list[RankOperation] = []
     place: dict[int, int] = {}
     chain: dict[int, tuple[int, ...]] = {}
     for index, step in enumerate(plain):
         after = tuple(place[i] for i in step.after)
         own = chain.get(step.rank, ())
-        steps.append(Operation(step.rank, step.rank, 0, "compute", tuple({*own, *after}), 100))
+        steps.append(RankOperation(step.rank, step.rank, 0, "compute", tuple({*own, *after}), 100))
         chain[step.rank] = (len(steps) - 1,)
         place[index] = len(steps)
         steps.append(step._replace(after=chain[step.rank]))
@@ -36,13 +36,13 @@ def collective(name: str, ranks: int, size_bytes: int, times: int = 1) -> Schedu
 
 def exchange(ranks: int, sizes: list[int]) -> Schedule:
     """Returns pairwise exchanges over each bit, from the lowest."""
-    steps: list[Operation] = []
+    steps: list[RankOperation] = []
     last: list[tuple[int, ...]] = [()] * ranks
     for bit, size in enumerate(sizes):
         sent = []
         for rank in range(ranks):
-            steps.append(Operation(rank, rank, 0, "compute", last[rank], 100))
-            steps.append(Operation(rank, rank ^ 1 << bit, size, "write", (len(steps) - 1,)))
+            steps.append(RankOperation(rank, rank, 0, "compute", last[rank], 100))
+            steps.append(RankOperation(rank, rank ^ 1 << bit, size, "write", (len(steps) - 1,)))
             sent.append(len(steps) - 1)
         last = [(sent[rank], sent[rank ^ 1 << bit]) for rank in range(ranks)]
     return Schedule("exchange", ranks, steps)
@@ -88,7 +88,9 @@ def test_pairwise_exchange_continues_in_its_ratio(sizes: list[int]) -> None:
 
 
 def test_pairs_are_repeated() -> None:
-    pair = Schedule("pair", 2, [Operation(0, 1, 8, "write"), Operation(1, 0, 8, "write", (0,))])
+    pair = Schedule(
+        "pair", 2, [RankOperation(0, 1, 8, "write"), RankOperation(1, 0, 8, "write", (0,))]
+    )
     grown = grow(pair, 8)
     assert traffic(grown) == Counter({(r, r ^ 1, 8): 1 for r in range(8)})
     assert time_ns(grown) == time_ns(pair)
@@ -102,7 +104,7 @@ def test_pairs_are_repeated() -> None:
         (exchange(8, [64, 128, 128]), 32, "neither equal nor in one ratio"),
         (collective("all-reduce", 8, 64), 1, "1 ranks have nothing to say to each other"),
         (
-            Schedule("odd", 3, [Operation(r, (r + 1) % 3, 8 + r, "send") for r in range(3)]),
+            Schedule("odd", 3, [RankOperation(r, (r + 1) % 3, 8 + r, "send") for r in range(3)]),
             6,
             "message 0 is a send of 8 B at rank 0 and a send of 9 B at rank 1",
         ),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.figure import UNITS
 from nupa.model.profile.kinds import KINDS
 from nupa.model.profile.profile import FILE_BYTES_MAX, is_base, load, names, parse
@@ -217,7 +217,7 @@ def test_both_readings_of_448_are_there_and_the_default_says_which() -> None:
     a, b = load("nupa-448-a"), load("nupa-448")
     assert a["rate"] == 2 * b["rate"]
     assert "reading b" in b.title.lower()
-    assert Network("x", (Level("pair", 2, b),)).endpoints == 2
+    assert Network("x", (NetworkLevel("pair", 2, b),)).endpoints == 2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from nupa.model.errors import ModelError
 from nupa.model.validate import data
-from nupa.model.validate.case import Case, File, Line, at_least, everything, pair
+from nupa.model.validate.case import CalibrationFile, Case, Line, at_least, everything, pair
 from nupa.model.validate.files import FILES
 from nupa.model.validate.judge import Judgement, judge, order
 from nupa.model.work.perftest import Perftest
@@ -20,13 +20,13 @@ MIB = 1 << 20
 
 def with_times(*factors: float, name: str = "perftest-ib-hdr-write-lat") -> Judgement:
     """Judges writes of 1 MiB whose measured time is a factor of the predicted one."""
-    predicted = judge(File(name, lambda _: one(1.0), ())).judged[0].predicted_ns
+    predicted = judge(CalibrationFile(name, lambda _: one(1.0), ())).judged[0].predicted_ns
 
     def read(_: Sequence[Line]) -> Iterator[Case]:
         for factor in factors:
             yield from one(predicted * factor)
 
-    return judge(File(name, read, (everything(0.05),)))
+    return judge(CalibrationFile(name, read, (everything(0.05),)))
 
 
 def one(measured_ns: float) -> Iterator[Case]:
@@ -47,7 +47,7 @@ def test_every_calibration_file_is_found_and_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_each_file_meets_its_bars_or_says_what_is_missing(file: File) -> None:
+def test_each_file_meets_its_bars_or_says_what_is_missing(file: CalibrationFile) -> None:
     verdicts = list(judge(file).verdicts())
     assert not file.missing or not all(verdict.met for verdict in verdicts)
     for verdict in verdicts:
@@ -71,7 +71,9 @@ def test_the_error_is_the_mean_of_the_absolute_relative_errors_of_time() -> None
 
 
 def test_a_bar_without_a_case_is_an_error() -> None:
-    file = File("perftest-ib-hdr-write-lat", lambda _: one(1.0), (at_least(2 * MIB, 0.05),))
+    file = CalibrationFile(
+        "perftest-ib-hdr-write-lat", lambda _: one(1.0), (at_least(2 * MIB, 0.05),)
+    )
     with pytest.raises(ModelError, match="no case is >= 2 MiB"):
         list(judge(file).verdicts())
 
@@ -86,7 +88,7 @@ def test_pairs_of_networks_that_differ_by_more_than_a_tenth_are_ordered() -> Non
             yield Case("ndr", work, pair("ib-ndr"), ndr_ns)
             yield Case("again", work, pair("ib-ndr"), ndr_ns * 2)  # the same network: not compared
 
-        return judge(File("perftest-ib-hdr-write-lat", read, ()))
+        return judge(CalibrationFile("perftest-ib-hdr-write-lat", read, ()))
 
     assert order([report(200.0, 100.0)])[:2] == (1, 1)
     assert order([report(105.0, 100.0)])[:2] == (1, 0)

@@ -21,7 +21,7 @@ from nupa.base.progress import Progress
 from nupa.cli.vm import demo as _vm_demo
 from nupa.fabric import Fabric
 from nupa.measure import guest_report
-from nupa.measure.guest_report import Comparison, GuestReport, Score
+from nupa.measure.guest_report import GuestProgram, GuestReport, Score
 from nupa.measure.text import ASCII
 from nupa.programs import iperf3
 from nupa.programs.pair import ProgramError, free_port
@@ -53,7 +53,7 @@ UP = MachineState(
     guests=(Guest("host0", 0, ("qemu",)), Guest("host1", 1, ("qemu",))),
 )
 PLAN = Workload(rounds=2, latency_iterations=30, bandwidth_iterations=20, tcp_seconds=1)
-LAT = Comparison("ib_send_lat", "SEND 64 B, latency", "µs", True, "soft-RoCE", 64, target=50.0)
+LAT = GuestProgram("ib_send_lat", "SEND 64 B, latency", "µs", True, "soft-RoCE", 64, target=50.0)
 # In the order of the steps: over NUPA each is so many times better.
 BETTER = {"ib_send_lat": 80, "ib_write_lat": 60, "ib_read_lat": 70, "ib_write_bw": 9, "iperf3": 2}
 
@@ -179,15 +179,15 @@ def test_the_best_run_of_each_side_counts() -> None:
     lower = Score(LAT, {"nupa": [8.0, 4.0, 9.0], "other": [500.0, 400.0]})
     assert (lower.best("nupa"), lower.best("other"), lower.ratio) == (4.0, 400.0, 100.0)
     higher = Score(
-        Comparison("ib_write_bw", "WRITE", "MB/s", False, "soft-RoCE", target=5.0),
+        GuestProgram("ib_write_bw", "WRITE", "MB/s", False, "soft-RoCE", target=5.0),
         {"nupa": [90.0, 100.0], "other": [25.0, 20.0]},
     )
     assert (higher.ratio, higher.met) == (4.0, False)
 
 
 def test_the_table_shows_ratios_and_which_targets_are_met() -> None:
-    missed = Comparison("iperf3", "TCP, one stream", "MB/s", False, "TCP, virtio-net", target=1.0)
-    free = Comparison("ib_read_lat", "READ 64 B, latency", "µs", True, "soft-RoCE", 64)
+    missed = GuestProgram("iperf3", "TCP, one stream", "MB/s", False, "TCP, virtio-net", target=1.0)
+    free = GuestProgram("ib_read_lat", "READ 64 B, latency", "µs", True, "soft-RoCE", 64)
     report = GuestReport("cxl", "11.1.3", "6.12", 256 << 20, elapsed_s=61.2)
     report.scores += [
         Score(LAT, {"nupa": [4.0], "other": [400.0]}),

@@ -24,7 +24,7 @@ METADATA, MEM_LOAD, MEM_STORE, COMP, SEND, RECV, COLL = range(1, 8)
 
 
 @dataclass
-class Node:
+class TraceNode:
     """A node of a trace.  *attributes* are numbers and texts by name; lists are left out."""
 
     id: int = 0
@@ -43,7 +43,7 @@ class Node:
         return self.number("duration_ns") or self.duration_us * 1000
 
 
-def nodes(data: bytes, source: str) -> Iterator[Node]:
+def nodes(data: bytes, source: str) -> Iterator[TraceNode]:
     """Yields the nodes of one file.  ModelError names *source* and the offset."""
     offset = 0
     first = True
@@ -65,8 +65,8 @@ def nodes(data: bytes, source: str) -> Iterator[Node]:
         raise ModelError(f"{source}: offset 0: an empty file: a trace begins with its metadata")
 
 
-def _node(message: bytes) -> Node:
-    node = Node()
+def _node(message: bytes) -> TraceNode:
+    node = TraceNode()
     for each in fields(message):
         if each.number == _ID:
             node.id = each.value

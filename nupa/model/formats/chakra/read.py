@@ -16,11 +16,11 @@ from nupa.model.formats.chakra.node import (
     METADATA,
     RECV,
     SEND,
-    Node,
+    TraceNode,
     nodes,
 )
 from nupa.model.work.expand import expand
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import OPERATIONS_MAX, Schedule
 
 FILE_BYTES_MAX = 1 << 30
@@ -67,26 +67,28 @@ def read(path: str) -> Schedule:
             traces.append(list(nodes(each.read_bytes(), str(each))))
         except OSError as error:
             raise ModelError(f"{each}: {error.strerror}") from error
-    return _Assembly(Path(stem).name, [str(each) for _, each in paths], traces).schedule()
+    return _TraceAssembly(Path(stem).name, [str(each) for _, each in paths], traces).schedule()
 
 
-class _Assembly:
+class _TraceAssembly:
     """Makes operations of the nodes of all ranks."""
 
-    def __init__(self, name: str, sources: Sequence[str], traces: Sequence[list[Node]]) -> None:
+    def __init__(
+        self, name: str, sources: Sequence[str], traces: Sequence[list[TraceNode]]
+    ) -> None:
         self._name = name
         self._sources = sources
         self._traces = traces
-        self._steps: list[Operation] = []
+        self._steps: list[RankOperation] = []
         self._ends: list[dict[int, tuple[int, ...]]] = [{} for _ in traces]
         self._notes: dict[str, int] = {}
 
     def schedule(self) -> Schedule:
         sends: dict[tuple[int, int, int], list[int]] = {}
-        receives: list[tuple[int, int, Node]] = []
-        collectives: list[list[Node]] = []
+        receives: list[tuple[int, int, TraceNode]] = []
+        collectives: list[list[TraceNode]] = []
         for rank, trace in enumerate(self._traces):
-            mine: list[Node] = []
+            mine: list[TraceNode] = []
             for node in trace:
                 self._add(rank, node, sends, receives, mine)
             collectives.append(mine)
@@ -98,10 +100,10 @@ class _Assembly:
         notes = tuple(f"{count} {what}" for what, count in self._notes.items())
         return Schedule(self._name, len(self._traces), self._steps, notes=notes)
 
-    def _error(self, rank: int, node: Node, what: str) -> ModelError:
+    def _error(self, rank: int, node: TraceNode, what: str) -> ModelError:
         return ModelError(f"{self._sources[rank]}: node {node.id} ({node.name!r}): {what}")
 
-    def _peer(self, rank: int, node: Node, name: str) -> int:
+    def _peer(self, rank: int, node: TraceNode, name: str) -> int:
         if name not in node.attributes:
             raise self._error(rank, node, f"has no attribute {name}")
         peer = node.number(name)
@@ -111,7 +113,7 @@ class _Assembly:
             )
         return peer
 
-    def _size(self, rank: int, node: Node) -> int:
+    def _size(self, rank: int, node: TraceNode) -> int:
         size_bytes = node.number("comm_size")
         if not 0 <= size_bytes < 1 << 50:
             raise self._error(rank, node, f"comm_size is {size_bytes} bytes")
@@ -120,10 +122,10 @@ class _Assembly:
     def _add(
         self,
         rank: int,
-        node: Node,
+        node: TraceNode,
         sends: dict[tuple[int, int, int], list[int]],
-        receives: list[tuple[int, int, Node]],
-        collectives: list[Node],
+        receives: list[tuple[int, int, TraceNode]],
+        collectives: list[TraceNode],
     ) -> None:
         if node.type not in _TYPES:
             raise self._error(rank, node, f"is of type {node.type}: 1 to {COLL} are read")
@@ -141,7 +143,7 @@ class _Assembly:
                 raise self._error(rank, node, "sends to its own rank")
             sends.setdefault((rank, peer, node.number("comm_tag")), []).append(index)
             size_bytes = self._size(rank, node)
-            self._steps.append(Operation(rank, peer, size_bytes, str(name), (), 0, lane))
+            self._steps.append(RankOperation(rank, peer, size_bytes, str(name), (), 0, lane))
             return
         if node.type == RECV:
             receives.append((index, rank, node))
@@ -154,7 +156,7 @@ class _Assembly:
             note = "accesses to memory have no duration, and take no time"
             self._notes[note] = self._notes.get(note, 0) + 1
         time_ns = node.duration_ns if node.type in (COMP, MEM_LOAD, MEM_STORE) else 0
-        self._steps.append(Operation(rank, rank, 0, operation, (), time_ns, lane))
+        self._steps.append(RankOperation(rank, rank, 0, operation, (), time_ns, lane))
 
     def _wait(self) -> None:
         for rank, trace in enumerate(self._traces):
@@ -168,7 +170,7 @@ class _Assembly:
                 self._steps[index] = self._steps[index]._replace(after=tuple(after))
 
     def _receive(
-        self, index: int, rank: int, node: Node, sends: dict[tuple[int, int, int], list[int]]
+        self, index: int, rank: int, node: TraceNode, sends: dict[tuple[int, int, int], list[int]]
     ) -> None:
         source = self._peer(rank, node, "comm_src")
         left = sends.get((source, rank, node.number("comm_tag")), [])
@@ -183,7 +185,7 @@ class _Assembly:
 
     # --- collectives -------------------------------------------------------------------
 
-    def _starts(self, collectives: Sequence[list[Node]]) -> list[list[int]]:
+    def _starts(self, collectives: Sequence[list[TraceNode]]) -> list[list[int]]:
         """Makes an operation of each collective's start, as its own one becomes its end."""
         starts: list[list[int]] = []
         for rank, mine in enumerate(collectives):
@@ -191,13 +193,15 @@ class _Assembly:
             for node in mine:
                 (end,) = self._ends[rank][node.id]
                 step = self._steps[end]
-                self._steps.append(Operation(rank, rank, 0, "compute", step.after, 0, step.lane))
+                self._steps.append(
+                    RankOperation(rank, rank, 0, "compute", step.after, 0, step.lane)
+                )
                 starts[rank].append(len(self._steps) - 1)
         return starts
 
-    def _expand(self, collectives: Sequence[list[Node]], starts: list[list[int]]) -> None:
+    def _expand(self, collectives: Sequence[list[TraceNode]], starts: list[list[int]]) -> None:
         """The n-th collective of a group is one: groups are named by the attribute pg_name."""
-        groups: dict[tuple[str, int], list[tuple[int, Node, int]]] = {}
+        groups: dict[tuple[str, int], list[tuple[int, TraceNode, int]]] = {}
         for rank, mine in enumerate(collectives):
             counts: dict[str, int] = {}
             for node, start in zip(mine, starts[rank], strict=True):
@@ -208,7 +212,7 @@ class _Assembly:
         for members in groups.values():
             self._collective(members)
 
-    def _collective(self, members: list[tuple[int, Node, int]]) -> None:
+    def _collective(self, members: list[tuple[int, TraceNode, int]]) -> None:
         rank, node, _ = members[0]
         number = node.number("comm_type")
         if "comm_type" not in node.attributes or not 0 <= number < len(_COLLECTIVES):

@@ -13,7 +13,7 @@ from typing import Any
 from nupa.model.errors import ModelError
 from nupa.model.network.bare import bare, cable
 from nupa.model.network.graph import NODES_MAX, Graph, LinkKind
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 
 _KINDS = ("Ring", "FullyConnected", "Switch")
 _KEYS = ("topology", "npus_count", "bandwidth", "latency")
@@ -91,12 +91,14 @@ def parse(data: bytes, source: str, name: str) -> Network:
     return Network(name, made, _graph(name, topology, groups, rates, latencies), notes)
 
 
-def _level(index: int, kind: str, groups: int, rate: float, latency: float, source: str) -> Level:
+def _level(
+    index: int, kind: str, groups: int, rate: float, latency: float, source: str
+) -> NetworkLevel:
     ports = {"Switch": 1, "Ring": min(2, groups - 1), "FullyConnected": groups - 1}[kind]
     profile = bare(f"{kind} {index}", rate, 0.0, source, max(1, ports))
     link = cable(latency, source)
     switched = kind == "Switch"
-    return Level(f"{kind} {index}", groups, profile, int(switched), link, mesh=not switched)
+    return NetworkLevel(f"{kind} {index}", groups, profile, int(switched), link, mesh=not switched)
 
 
 def _graph(

@@ -15,8 +15,8 @@ from nupa.model.errors import ModelError
 from nupa.model.network import tiers
 from nupa.model.network.bare import bare, cable
 from nupa.model.network.graph import LINKS_MAX, NODES_MAX, Graph, LinkKind
-from nupa.model.network.network import Level, Network
-from nupa.model.network.readers.lines import Line, lines
+from nupa.model.network.network import Network, NetworkLevel
+from nupa.model.network.readers.lines import TextLine, lines
 
 _QUANTITY = re.compile(r"([0-9.]+(?:[eE][-+]?[0-9]+)?)([A-Za-z/]*)\Z")
 _RATES = {
@@ -31,7 +31,9 @@ _HPCC_WORDS = 3
 _SIMAI_WORDS = 5
 
 
-def _quantity(line: Line, index: int, field: str, units: dict[str, float], high: float) -> float:
+def _quantity(
+    line: TextLine, index: int, field: str, units: dict[str, float], high: float
+) -> float:
     word = line.word(index, field)
     match = _QUANTITY.match(word)
     if not match or match[2] not in units:
@@ -43,7 +45,7 @@ def _quantity(line: Line, index: int, field: str, units: dict[str, float], high:
 class _Head:
     """The first line: how many of each kind there are."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: TextLine) -> None:
         simai = len(line.words) >= _SIMAI_WORDS
         if not simai and len(line.words) != _HPCC_WORDS:
             line.fail(
@@ -60,7 +62,7 @@ class _Head:
             line.fail(f"{self.switches} of {self.nodes} nodes are switches: no endpoint is left")
 
 
-def _next(reader: Iterator[Line], source: str, wanted: str) -> Line:
+def _next(reader: Iterator[TextLine], source: str, wanted: str) -> TextLine:
     for line in reader:
         return line
     raise ModelError(f"{source}: the file ends where {wanted} is expected")
@@ -92,7 +94,7 @@ def parse(data: bytes, source: str, name: str) -> Network:
     return Network(name, _levels(graph, head, source), graph, tuple(notes))
 
 
-def _link(line: Line, head: _Head, number: dict[int, int], graph: Graph) -> bool:
+def _link(line: TextLine, head: _Head, number: dict[int, int], graph: Graph) -> bool:
     """Adds a link; returns whether it loses packets."""
     ends = [line.whole(index, field, 0, head.nodes - 1) for index, field in enumerate(_ENDS)]
     if ends[0] == ends[1]:
@@ -113,7 +115,7 @@ def _link(line: Line, head: _Head, number: dict[int, int], graph: Graph) -> bool
 _ENDS = ("source", "target")
 
 
-def _levels(graph: Graph, head: _Head, source: str) -> tuple[Level, ...]:
+def _levels(graph: Graph, head: _Head, source: str) -> tuple[NetworkLevel, ...]:
     if not head.nv_switches:
         return tiers.levels(tiers.side(graph), source)
     nv = frozenset(range(graph.endpoints, graph.endpoints + head.nv_switches))
@@ -126,7 +128,7 @@ def _levels(graph: Graph, head: _Head, source: str) -> tuple[Level, ...]:
         raise ModelError(f"{source}: GPU 0 has no link to an NVSwitch, which line 1 says there are")
     kind = graph.kinds[graph.kind[inside[0]]]
     nvlink = bare("NVLink", kind.rate_bytes_per_s, 0.0, source, len(inside))
-    server = Level("server", head.server, nvlink, 1, cable(kind.latency_ns, source))
+    server = NetworkLevel("server", head.server, nvlink, 1, cable(kind.latency_ns, source))
     if graph.endpoints == head.server:
         return (server,)
     return (server, *tiers.levels(tiers.side(graph, nv), source, head.server, rails=True))

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from nupa.model.errors import ModelError
 from nupa.model.network.bare import bare, cable
-from nupa.model.network.network import Level, Network
-from nupa.model.network.readers.lines import Line, lines
+from nupa.model.network.network import Network, NetworkLevel
+from nupa.model.network.readers.lines import TextLine, lines
 
 GBPS = 1.25e8
 NODES_MAX = 1 << 24
@@ -32,7 +32,7 @@ _IGNORED = ("queue_up", "queue_down", "queue")
 
 class _Value(NamedTuple):
     value: float
-    line: Line
+    line: TextLine
 
 
 _Section = dict[str, _Value]
@@ -68,7 +68,7 @@ def _need(section: _Section, key: str, source: str, where: str) -> float:
     return section[key].value
 
 
-def _groups(line: Line, field: str, whole: float, part: float) -> int:
+def _groups(line: TextLine, field: str, whole: float, part: float) -> int:
     if whole % part:
         line.fail(f"{field} is {whole:g}: groups of {part:g} do not fill it")
     return int(whole // part)
@@ -88,7 +88,7 @@ def parse(data: bytes, source: str, name: str) -> Network:
         groups.append(_groups(head["nodes"].line, "Nodes", nodes, pod))
     elif pod != nodes:
         pod_line.fail(f"Podsize is {pod:g}: with two tiers it is Nodes, {nodes:g}")
-    levels: list[Level] = []
+    levels: list[NetworkLevel] = []
     taper, latency = 1.0, 0.0
     for index, tier in enumerate(tiers):
         where = f"Tier {index}"
@@ -104,7 +104,9 @@ def parse(data: bytes, source: str, name: str) -> Network:
         profile = bare(f"htsim tier {index}", speed * GBPS, mean, source)
         link = cable(_need(tier, "downlink_latency_ns", source, where), source)
         levels.append(
-            Level(where, groups[index], profile, 2 * index + 1, link, taper, stacked=index > 0)
+            NetworkLevel(
+                where, groups[index], profile, 2 * index + 1, link, taper, stacked=index > 0
+            )
         )
     return Network(name, tuple(levels))
 

@@ -25,7 +25,7 @@ def read_bytes(path: Path, limit_bytes: int = FILE_BYTES_MAX) -> bytes:
     return data
 
 
-class Line:
+class TextLine:
     """One line: its words, and errors that name it."""
 
     def __init__(self, source: str, number: int, words: list[str]) -> None:
@@ -61,7 +61,7 @@ class Line:
         return value
 
 
-def lines(data: bytes, source: str) -> Iterator[Line]:
+def lines(data: bytes, source: str) -> Iterator[TextLine]:
     """Yields the lines that have words; `#` begins a comment.  ModelError: not UTF-8."""
     for number, raw in enumerate(data.splitlines(), 1):
         try:
@@ -70,4 +70,4 @@ def lines(data: bytes, source: str) -> Iterator[Line]:
             raise ModelError(f"{source}:{number}: not UTF-8") from error
         words = text.partition("#")[0].split()
         if words:
-            yield Line(source, number, words)
+            yield TextLine(source, number, words)

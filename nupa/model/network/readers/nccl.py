@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from nupa.model.errors import ModelError
 from nupa.model.network.bare import at_rate, bare, cable
 from nupa.model.network.graph import Graph, LinkKind
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.network.readers.xml import Element
 from nupa.model.network.readers.xml import parse as parse_xml
 from nupa.model.profile.profile import Profile, load
@@ -98,7 +98,7 @@ def _domains(server: _Server) -> list[set[int]]:
     return [*(domain for domain in domains if not domain & hub), *([joined] if hub else [])]
 
 
-def _inside(server: _Server) -> tuple[list[Level], str]:
+def _inside(server: _Server) -> tuple[list[NetworkLevel], str]:
     """Returns the levels between the GPUs of the server, and what joins them."""
     gpus = len(server.gpus)
     domains = _domains(server)
@@ -107,16 +107,16 @@ def _inside(server: _Server) -> tuple[list[Level], str]:
         len(domain) == size and max(domain) - min(domain) == size - 1 and min(domain) % size == 0
         for domain in domains
     )
-    levels: list[Level] = []
+    levels: list[NetworkLevel] = []
     words = []
     if size > 1 and nested:
         profile, word = _direct(server)
-        levels.append(Level("domain" if size < gpus else "server", size, profile))
+        levels.append(NetworkLevel("domain" if size < gpus else "server", size, profile))
         words.append(f"{word} ({size} each)" if size < gpus else word)
     if size < gpus or not levels:
         inner = levels[0].groups if levels else 1
         profile = bare("PCIe", _bus_rate(server), 0.0, server.root.source)
-        levels.append(Level("server", gpus // inner, profile))
+        levels.append(NetworkLevel("server", gpus // inner, profile))
         words.append("PCIe")
     return levels, " and ".join(words)
 
@@ -151,7 +151,7 @@ def _pci_rate(pci: Element) -> float:
     return (speed or 16.0) * (width or 16.0) * _LANE
 
 
-def _outside(server: _Server, servers: int, source: str) -> Level:
+def _outside(server: _Server, servers: int, source: str) -> NetworkLevel:
     if not server.nets:
         raise ModelError(
             f"{source}: {servers} servers were asked, and the file has no <net> that joins them"
@@ -163,7 +163,7 @@ def _outside(server: _Server, servers: int, source: str) -> Level:
     latency = server.nets[0].number("latency", 0.0) * 1e3
     profile = bare("network adapters", rates[0], 0.0, source)
     nics = len(rates) / len(server.gpus)
-    return Level("network", servers, profile, 1, cable(latency / 2, source), nics=nics)
+    return NetworkLevel("network", servers, profile, 1, cable(latency / 2, source), nics=nics)
 
 
 def _net_rate(net: Element) -> float:

@@ -12,7 +12,7 @@ from nupa.model.errors import ModelError
 PROTOCOLS = ("LL", "LL128", "Simple")
 
 
-class Operation(NamedTuple):
+class CollectiveOperation(NamedTuple):
     """A collective: what nccl-tests multiplies its algbw with, and the algorithms that do it.
 
     The first algorithm of *algorithms* serves where no library chooses.
@@ -35,18 +35,18 @@ _IN_NETWORK = ("in-network", "nvls", "ualink", "sharp")
 
 #: nccl-tests, doc/PERFORMANCE.md.  *bytes* is the whole vector: of an all-gather what a rank has at
 #: the end, of a reduce-scatter what it has at the start, of an all-to-all what it sends to all.
-OPERATIONS: Mapping[str, Operation] = {
-    "all-reduce": Operation(
+OPERATIONS: Mapping[str, CollectiveOperation] = {
+    "all-reduce": CollectiveOperation(
         lambda ranks: 2 * _share(ranks),
         (*_ANY, "tree", "double-tree", *_IN_NETWORK, "nvls-tree", "collnet"),
     ),
-    "all-gather": Operation(_share, (*_ANY, "pat", *_IN_NETWORK)),
-    "reduce-scatter": Operation(_share, (*_ANY, "pat", *_IN_NETWORK)),
-    "broadcast": Operation(_whole, ("ring", "tree", "double-tree", *_IN_NETWORK)),
-    "reduce": Operation(_whole, ("ring", "tree", "double-tree", *_IN_NETWORK)),
-    "all-to-all": Operation(_share, ("direct", "ring", "hierarchical")),
-    "send-recv": Operation(_whole, ("direct",)),
-    "barrier": Operation(_whole, ("tree", "ring", "halving-doubling", *_IN_NETWORK)),
+    "all-gather": CollectiveOperation(_share, (*_ANY, "pat", *_IN_NETWORK)),
+    "reduce-scatter": CollectiveOperation(_share, (*_ANY, "pat", *_IN_NETWORK)),
+    "broadcast": CollectiveOperation(_whole, ("ring", "tree", "double-tree", *_IN_NETWORK)),
+    "reduce": CollectiveOperation(_whole, ("ring", "tree", "double-tree", *_IN_NETWORK)),
+    "all-to-all": CollectiveOperation(_share, ("direct", "ring", "hierarchical")),
+    "send-recv": CollectiveOperation(_whole, ("direct",)),
+    "barrier": CollectiveOperation(_whole, ("tree", "ring", "halving-doubling", *_IN_NETWORK)),
 }
 
 ALIASES: Mapping[str, str] = {

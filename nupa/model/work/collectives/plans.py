@@ -8,7 +8,7 @@ from math import ceil, log2
 
 from nupa.model.errors import ModelError
 from nupa.model.work.collectives.names import OPERATIONS
-from nupa.model.work.collectives.rates import Rates
+from nupa.model.work.collectives.rates import LibraryRates
 from nupa.model.work.phase import NO_PACE, Pace, Pattern, Phase
 
 #: The part of the vector that a ring, or a rank with its peers, carries; of an all-reduce twice.
@@ -27,7 +27,7 @@ def traffic(operation: str, size_bytes: int, ranks: int) -> float:
 
 
 def _phase(
-    rates: Rates, pattern: str, level: int, steps: int, total: float, peers: int = 1
+    rates: LibraryRates, pattern: str, level: int, steps: int, total: float, peers: int = 1
 ) -> Phase:
     """Returns a phase of *steps* that carries *total* bytes of a rank to all of its peers."""
     net = level >= rates.shape.first_net
@@ -48,19 +48,19 @@ def _phase(
     )
 
 
-def _inside(rates: Rates, level: int) -> int:
+def _inside(rates: LibraryRates, level: int) -> int:
     """Returns the ranks of a group of the level below: they share what passes the level."""
     return rates.shape.network.group_size(level - 1) if level else 1
 
 
-def _used(rates: Rates) -> Iterator[tuple[int, int]]:
+def _used(rates: LibraryRates) -> Iterator[tuple[int, int]]:
     """Yields the levels that have more than one group, and those groups."""
     for index, level in enumerate(rates.shape.network.levels):
         if level.groups > 1:
             yield index, level.groups
 
 
-def ring(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
+def ring(rates: LibraryRates, operation: str, size_bytes: int) -> Iterator[Phase]:
     """Yields the phases of rings, as many as a node has ranks: each step passes all edges.
 
     The rings leave a node at different ranks: of a node of 8, a rank's link carries 7 of 8 rings.
@@ -81,7 +81,7 @@ def ring(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
 
 
 def tree(
-    rates: Rates, operation: str, size_bytes: int, double: bool = True, pattern: str = "tree"
+    rates: LibraryRates, operation: str, size_bytes: int, double: bool = True, pattern: str = "tree"
 ) -> Iterator[Phase]:
     """Yields a tree over nodes with a chain in each; two trees share the inner nodes' work."""
     shape = rates.shape
@@ -98,7 +98,7 @@ def tree(
         yield _phase(rates, pattern, index, rounds * depth, total)
 
 
-def pace(rates: Rates, algorithm: str, operation: str) -> Pace:
+def pace(rates: LibraryRates, algorithm: str, operation: str) -> Pace:
     """Returns the library's steps of an algorithm that the transfer hides in part."""
     if algorithm == "ring":
         rounds = 2 if operation in (_TWICE, "barrier") else 1
@@ -106,7 +106,7 @@ def pace(rates: Rates, algorithm: str, operation: str) -> Pace:
     return rates.tree_pace() if algorithm in ("tree", "double-tree") else NO_PACE
 
 
-def halving_doubling(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
+def halving_doubling(rates: LibraryRates, operation: str, size_bytes: int) -> Iterator[Phase]:
     """Yields recursive halving and doubling: log2(n) steps of halving or doubling parts."""
     shape = rates.shape
     ranks = shape.ranks
@@ -124,7 +124,7 @@ def halving_doubling(rates: Rates, operation: str, size_bytes: int) -> Iterator[
         yield _phase(rates, "pairs", last, 2, float(2 * size_bytes))
 
 
-def direct(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
+def direct(rates: LibraryRates, operation: str, size_bytes: int) -> Iterator[Phase]:
     """Yields one exchange with all peers at once, an all-reduce two."""
     shape = rates.shape
     ranks = shape.ranks
@@ -139,13 +139,13 @@ def direct(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
         yield _phase(rates, "all-to-all", index, rounds, total, peers)
 
 
-def _neighbour(rates: Rates, size_bytes: int) -> Iterator[Phase]:
+def _neighbour(rates: LibraryRates, size_bytes: int) -> Iterator[Phase]:
     """Yields what a ring of neighbours sends: the slowest pair is the highest level's."""
     last = [index for index, level in enumerate(rates.shape.network.levels) if level.groups > 1][-1]
     yield _phase(rates, "peer", last, 1, float(size_bytes))
 
 
-def hierarchical(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
+def hierarchical(rates: LibraryRates, operation: str, size_bytes: int) -> Iterator[Phase]:
     """Yields a reduce-scatter in each group, an all-reduce of the parts above, an all-gather.
 
     Each rank of a group has a part, and all ports of a node work at once.
@@ -158,7 +158,7 @@ def hierarchical(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phas
         yield _phase(rates, "ring", index, rounds * (groups - 1), total)
 
 
-def pat(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
+def pat(rates: LibraryRates, operation: str, size_bytes: int) -> Iterator[Phase]:
     """Yields parallel aggregated trees: log2(n) steps, and each rank sends what it must."""
     shape = rates.shape
     total = traffic(operation, size_bytes, shape.ranks)
@@ -167,7 +167,7 @@ def pat(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
         yield _phase(rates, "pat", index, ceil(log2(groups)), total_level)
 
 
-def in_network(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
+def in_network(rates: LibraryRates, operation: str, size_bytes: int) -> Iterator[Phase]:
     """Yields an operation in the switch: a rank loads its part reduced, and multicasts it.
 
     The switch loads the whole vector from a rank, which stores its part: S (1 + 1/n) bytes.
@@ -187,7 +187,7 @@ def in_network(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]
         yield rates.in_network(index, size_bytes / shape.local)
 
 
-def ring_in_node(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
+def ring_in_node(rates: LibraryRates, operation: str, size_bytes: int) -> Iterator[Phase]:
     """Yields a reduce-scatter and an all-gather in each node, around what passes the net."""
     local = rates.shape.local
     rounds = 2 if operation == _TWICE else 1
@@ -195,7 +195,7 @@ def ring_in_node(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phas
     yield _phase(rates, "ring", 0, rounds * (local - 1), total)
 
 
-def in_network_tree(rates: Rates, operation: str, size_bytes: int) -> Iterator[Phase]:
+def in_network_tree(rates: LibraryRates, operation: str, size_bytes: int) -> Iterator[Phase]:
     """Yields in-network reduction in each node, and double trees between nodes."""
     shape = rates.shape
     if shape.nodes == 1 or shape.local == 1:
@@ -209,7 +209,7 @@ def in_network_tree(rates: Rates, operation: str, size_bytes: int) -> Iterator[P
             yield phase
 
 
-PLANS: Mapping[str, Callable[[Rates, str, int], Iterator[Phase]]] = {
+PLANS: Mapping[str, Callable[[LibraryRates, str, int], Iterator[Phase]]] = {
     "ring": ring,
     "tree": tree,
     "double-tree": tree,

@@ -20,7 +20,7 @@ _TREE_CHANNEL_BYTES = 16384
 
 
 @dataclass(frozen=True)
-class Rates:
+class LibraryRates:
     """*channels* 0: as many as the library opens for that many bytes."""
 
     shape: Shape

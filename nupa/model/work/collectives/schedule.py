@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nupa.model.work.phase import Operation, switch
+from nupa.model.work.phase import RankOperation, switch
 
 
-class Transfer(NamedTuple):
+class PartsTransfer(NamedTuple):
     """*rank* sends *parts* of the vector to the same parts of *peer*, which adds or replaces them.
 
     With peer == switch(level), "reduce" loads the parts that the switches have added over their
@@ -24,12 +24,12 @@ class Transfer(NamedTuple):
     after: tuple[int, ...]
 
 
-class Schedule:
+class TransferSchedule:
     """A list of transfers.  `send` finds what each waits for, from the parts that it passes on."""
 
     def __init__(self, parts: int) -> None:
         self.parts = parts
-        self.transfers: list[Transfer] = []
+        self.transfers: list[PartsTransfer] = []
         self._writers: dict[tuple[int, int], list[int]] = {}
         self._readers: dict[tuple[int, int], list[int]] = {}
 
@@ -94,7 +94,7 @@ class Schedule:
         after: set[int],
     ) -> int:
         ordered = tuple(sorted(after))
-        self.transfers.append(Transfer(rank, peer, parts, adds, operation, ordered))
+        self.transfers.append(PartsTransfer(rank, peer, parts, adds, operation, ordered))
         return len(self.transfers) - 1
 
     def _wrote(self, rank: int, part: int, index: int, adds: bool) -> None:
@@ -104,11 +104,11 @@ class Schedule:
             self._writers[(rank, part)] = [index]
             self._readers[(rank, part)] = []
 
-    def operations(self, size_bytes: int) -> Iterable[Operation]:
+    def operations(self, size_bytes: int) -> Iterable[RankOperation]:
         """Yields the transfers of a vector of *size_bytes*, each of one byte at least."""
         for each in self.transfers:
             moved = sum(
                 size_bytes * (part + 1) // self.parts - size_bytes * part // self.parts
                 for part in each.parts
             )
-            yield Operation(each.rank, each.peer, max(1, moved), each.operation, each.after)
+            yield RankOperation(each.rank, each.peer, max(1, moved), each.operation, each.after)

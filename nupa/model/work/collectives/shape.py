@@ -9,9 +9,9 @@ from functools import cached_property
 from math import ceil, log2
 
 from nupa.model.errors import ModelError
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.profile import Profile, load
-from nupa.model.profile.table import Table
+from nupa.model.profile.table import FigureTable
 
 #: Endpoints of a profile with one of these post messages to an adapter.  Else they load and store.
 _ADAPTER = ("post", "doorbell", "software", "completion")
@@ -71,11 +71,11 @@ class Shape:
         return self.tray - 1 + ceil(log2(self.local / self.tray))
 
     @property
-    def node(self) -> Level:
+    def node(self) -> NetworkLevel:
         return self.network.levels[0]
 
     @property
-    def net(self) -> Level:
+    def net(self) -> NetworkLevel:
         """Returns the lowest level between nodes; in one node, its own level."""
         return self.network.levels[min(self.first_net, len(self.network.levels) - 1)]
 
@@ -84,19 +84,19 @@ class Shape:
         """Returns the profile that says which GPUs they are."""
         return self.node.profile
 
-    def net_levels(self) -> Iterator[tuple[int, Level]]:
+    def net_levels(self) -> Iterator[tuple[int, NetworkLevel]]:
         """Yields the levels between nodes that more than one group has, with their indices."""
         for index, level in enumerate(self.network.levels):
             if index >= self.first_net and level.groups > 1:
                 yield index, level
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> FigureTable:
         """Returns a table of the library.  ModelError: it has none of that name."""
         if name not in self.library.tables:
             raise ModelError(f"{self.library.name} has no table {name!r}")
         return self.library.tables[name]
 
-    def port_rate(self, level: Level) -> float:
+    def port_rate(self, level: NetworkLevel) -> float:
         """Returns the rate of a rank's share of the ports of a level, in bytes a second."""
         return level.profile["rate"] * level.ways * level.taper
 

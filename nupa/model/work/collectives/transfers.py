@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nupa.model.errors import ModelError
-from nupa.model.work.collectives.schedule import Schedule
+from nupa.model.work.collectives.schedule import TransferSchedule
 from nupa.model.work.collectives.shape import Shape
 
 #: Chunks of a tree that follow each other: each tree of two has as many.
@@ -23,7 +23,7 @@ _GATHERS = ("all-reduce", "barrier", "all-gather")
 
 
 def _ring_reduce_scatter(
-    plan: Schedule, ring: Sequence[int], parts: Sequence[Sequence[int]]
+    plan: TransferSchedule, ring: Sequence[int], parts: Sequence[Sequence[int]]
 ) -> None:
     """Adds the parts on their way round: parts[i] ends at ring[i]."""
     count = len(ring)
@@ -32,7 +32,9 @@ def _ring_reduce_scatter(
             plan.send(rank, ring[(place + 1) % count], parts[(place - step) % count], adds=True)
 
 
-def _ring_all_gather(plan: Schedule, ring: Sequence[int], parts: Sequence[Sequence[int]]) -> None:
+def _ring_all_gather(
+    plan: TransferSchedule, ring: Sequence[int], parts: Sequence[Sequence[int]]
+) -> None:
     """Passes the parts round: parts[i] begins at ring[i]."""
     count = len(ring)
     for step in range(count - 1):
@@ -40,7 +42,7 @@ def _ring_all_gather(plan: Schedule, ring: Sequence[int], parts: Sequence[Sequen
             plan.send(rank, ring[(place + 1) % count], parts[(place - step) % count])
 
 
-def ring(shape: Shape, operation: str) -> Schedule:
+def ring(shape: Shape, operation: str) -> TransferSchedule:
     """Passes parts to the next rank; a broadcast and a reduction pass chunks along a chain.
 
     As many rings as a node has ranks leave it at different ranks, and use all of its adapters.
@@ -50,7 +52,7 @@ def ring(shape: Shape, operation: str) -> Schedule:
     if operation == "all-to-all":
         return _ring_all_to_all(shape)
     local, channels = shape.local, shape.local if shape.nodes > 1 else 1
-    plan = Schedule(shape.ranks * channels)
+    plan = TransferSchedule(shape.ranks * channels)
     for channel in range(channels):
         order = [rank // local * local + (rank + channel) % local for rank in range(shape.ranks)]
         parts = [(rank * channels + channel,) for rank in order]
@@ -61,8 +63,8 @@ def ring(shape: Shape, operation: str) -> Schedule:
     return plan
 
 
-def _chain(shape: Shape, operation: str) -> Schedule:
-    plan = Schedule(CHUNKS)
+def _chain(shape: Shape, operation: str) -> TransferSchedule:
+    plan = TransferSchedule(CHUNKS)
     last = shape.ranks - 1
     for chunk in range(CHUNKS):
         for place in range(last):
@@ -73,10 +75,10 @@ def _chain(shape: Shape, operation: str) -> Schedule:
     return plan
 
 
-def _ring_all_to_all(shape: Shape) -> Schedule:
+def _ring_all_to_all(shape: Shape) -> TransferSchedule:
     """Passes each block on until its target has it."""
     count = shape.ranks
-    plan = Schedule(count * count)
+    plan = TransferSchedule(count * count)
     for step in range(count - 1):
         for rank in range(count):
             source = (rank - step) % count
@@ -128,12 +130,12 @@ def _tree_edges(shape: Shape, mirrored: bool, head: int = 0) -> list[tuple[int, 
     return edges
 
 
-def _tree(shape: Shape, operation: str, double: bool) -> Schedule:
+def _tree(shape: Shape, operation: str, double: bool) -> TransferSchedule:
     trees = 2 if double else 1
     # A root is asked for, or the chains end at another rank for each chunk.
     heads = 1 if operation in ("broadcast", "reduce") else shape.local
     chunks = -(-CHUNKS // heads) * heads
-    plan = Schedule(chunks * trees)
+    plan = TransferSchedule(chunks * trees)
     for chunk in range(chunks):
         for which in range(trees):
             edges = _tree_edges(shape, bool(which), chunk % heads)
@@ -147,24 +149,24 @@ def _tree(shape: Shape, operation: str, double: bool) -> Schedule:
     return plan
 
 
-def tree(shape: Shape, operation: str) -> Schedule:
+def tree(shape: Shape, operation: str) -> TransferSchedule:
     """Adds along a tree to rank 0, and spreads the sum along it."""
     return _tree(shape, operation, False)
 
 
-def double_tree(shape: Shape, operation: str) -> Schedule:
+def double_tree(shape: Shape, operation: str) -> TransferSchedule:
     """Does so with two trees: each has half of the chunks, and other inner nodes."""
     return _tree(shape, operation, True)
 
 
-def halving_doubling(shape: Shape, operation: str) -> Schedule:
+def halving_doubling(shape: Shape, operation: str) -> TransferSchedule:
     """Exchanges half of what is left with the nearest partner first; doubles in reverse.
 
     So the largest halves stay in a node.  Ranks beyond a power of two give their vector to a
     partner first, and get the result last.
     """
     count = shape.ranks
-    plan = Schedule(count)
+    plan = TransferSchedule(count)
     power = 1 << (count.bit_length() - 1)
     extra = range(power, count)
 
@@ -196,17 +198,17 @@ def halving_doubling(shape: Shape, operation: str) -> Schedule:
     return plan
 
 
-def direct(shape: Shape, operation: str) -> Schedule:
+def direct(shape: Shape, operation: str) -> TransferSchedule:
     """Sends each part to its rank at once, and from there to all."""
     count = shape.ranks
     if operation == "all-to-all":
-        plan = Schedule(count * count)
+        plan = TransferSchedule(count * count)
         for ahead in range(1, count):
             for rank in range(count):
                 peer = (rank + ahead) % count
                 plan.send(rank, peer, (rank * count + peer,))
         return plan
-    plan = Schedule(count)
+    plan = TransferSchedule(count)
     if operation == "send-recv":
         for rank in range(count):
             plan.send(rank, (rank + 1) % count, (rank,))
@@ -221,12 +223,12 @@ def direct(shape: Shape, operation: str) -> Schedule:
     return plan
 
 
-def hierarchical(shape: Shape, operation: str) -> Schedule:
+def hierarchical(shape: Shape, operation: str) -> TransferSchedule:
     """Adds in each node, then over the nodes with one place in theirs; gathers in reverse."""
     local, nodes, count = shape.local, shape.nodes, shape.ranks
     if operation == "all-to-all":
         return _hierarchical_all_to_all(shape)
-    plan = Schedule(count)
+    plan = TransferSchedule(count)
     rails = [[node * local + place for node in range(nodes)] for place in range(local)]
     groups = [[node * local + place for place in range(local)] for node in range(nodes)]
     own = [[rank] for rank in range(count)]
@@ -243,10 +245,10 @@ def hierarchical(shape: Shape, operation: str) -> Schedule:
     return plan
 
 
-def _hierarchical_all_to_all(shape: Shape) -> Schedule:
+def _hierarchical_all_to_all(shape: Shape) -> TransferSchedule:
     """Brings blocks to the place of their target in the own node, then to its node."""
     local, nodes, count = shape.local, shape.nodes, shape.ranks
-    plan = Schedule(count * count)
+    plan = TransferSchedule(count * count)
     for rank in range(count):
         node = rank // local
         for ahead in range(1, local):
@@ -262,10 +264,10 @@ def _hierarchical_all_to_all(shape: Shape) -> Schedule:
     return plan
 
 
-def pat(shape: Shape, operation: str) -> Schedule:
+def pat(shape: Shape, operation: str) -> TransferSchedule:
     """Doubles the distance in each of log2(n) steps, for any n; a reduce-scatter halves it."""
     count = shape.ranks
-    plan = Schedule(count)
+    plan = TransferSchedule(count)
     distances = []
     distance = 1
     while distance < count:
@@ -285,10 +287,10 @@ def pat(shape: Shape, operation: str) -> Schedule:
     return plan
 
 
-def in_network(shape: Shape, operation: str) -> Schedule:
+def in_network(shape: Shape, operation: str) -> TransferSchedule:
     """Loads each part reduced, and multicasts it; between nodes the switches of the net do."""
     local, nodes, count = shape.local, shape.nodes, shape.ranks
-    plan = Schedule(count)
+    plan = TransferSchedule(count)
     groups = [[node * local + place for place in range(local)] for node in range(nodes)]
     rails = [[node * local + place for node in range(nodes)] for place in range(local)]
     steps: list[_Step] = [(0, groups)] if local > 1 else []
@@ -313,7 +315,9 @@ def in_network(shape: Shape, operation: str) -> Schedule:
     return plan
 
 
-def _in_network_rooted(plan: Schedule, steps: list[_Step], operation: str) -> Schedule:
+def _in_network_rooted(
+    plan: TransferSchedule, steps: list[_Step], operation: str
+) -> TransferSchedule:
     """Reduces to rank 0, or multicasts from it: over the net first, from the first rank of each."""
     everything = range(plan.parts)
     if operation == "reduce":
@@ -327,12 +331,12 @@ def _in_network_rooted(plan: Schedule, steps: list[_Step], operation: str) -> Sc
     return plan
 
 
-def in_network_tree(shape: Shape, operation: str) -> Schedule:
+def in_network_tree(shape: Shape, operation: str) -> TransferSchedule:
     """Loads parts reduced in each node, adds them over nodes along two trees, and multicasts."""
     local, nodes, count = shape.local, shape.nodes, shape.ranks
     if local == 1 or nodes == 1:
         raise ModelError(f"{operation}: nvls-tree joins nodes of several ranks")
-    plan = Schedule(count)
+    plan = TransferSchedule(count)
     parents = _parents(nodes)
     for node in range(nodes):
         members = range(node * local, (node + 1) * local)
@@ -362,7 +366,7 @@ def _depth(parents: Sequence[int], place: int) -> int:
     return steps
 
 
-TRANSFERS: Mapping[str, Callable[[Shape, str], Schedule]] = {
+TRANSFERS: Mapping[str, Callable[[Shape, str], TransferSchedule]] = {
     "ring": ring,
     "tree": tree,
     "double-tree": double_tree,

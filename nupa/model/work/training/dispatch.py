@@ -9,7 +9,7 @@ from math import comb
 
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Operation, Part, Phase, Plan
+from nupa.model.work.phase import Phase, Plan, RankOperation, StepPart
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Dispatch:
             raise ModelError(f"{network.name} has 1 endpoint: a dispatch has 2 ranks or more")
         sent = self._each(ranks)
         parts = tuple(
-            Part(name, plan=_exchange(name, size, network), network=network)
+            StepPart(name, plan=_exchange(name, size, network), network=network)
             for name, size in zip(("dispatch", "combine"), sent, strict=True)
         )
         share = self.reached(ranks)
@@ -83,7 +83,7 @@ class Dispatch:
             parts=parts,
         )
 
-    def operations(self, network: Network) -> Iterator[Operation]:
+    def operations(self, network: Network) -> Iterator[RankOperation]:
         """Yields both exchanges: a rank sends tokens back when it has them."""
         ranks = network.endpoints
         there, back = self._each(ranks)
@@ -92,11 +92,11 @@ class Dispatch:
             for rank in range(ranks):
                 peer = (rank + ahead) % ranks
                 number[rank, peer] = len(number)
-                yield Operation(rank, peer, there, "write")
+                yield RankOperation(rank, peer, there, "write")
         for ahead in range(1, ranks):
             for rank in range(ranks):
                 peer = (rank + ahead) % ranks
-                yield Operation(rank, peer, back, "write", (number[peer, rank],))
+                yield RankOperation(rank, peer, back, "write", (number[peer, rank],))
 
 
 def _exchange(name: str, size_bytes: int, network: Network) -> Plan:

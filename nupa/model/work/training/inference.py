@@ -11,8 +11,8 @@ from typing import Literal
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
 from nupa.model.profile.profile import Profile
-from nupa.model.work.phase import Operation, Part, Plan
-from nupa.model.work.training.layout import Layout, collectives, moved_bytes, processor
+from nupa.model.work.phase import Plan, RankOperation, StepPart
+from nupa.model.work.training.layout import Parallelism, collectives, moved_bytes, processor
 from nupa.model.work.training.transformer import Transformer
 
 _WORD = 2  # bytes of a weight or an activation: BF16
@@ -26,7 +26,7 @@ class Inference:
     """
 
     model: Transformer
-    layout: Layout
+    layout: Parallelism
     batch: int
     prompt: int = 1024
     step: Literal["prefill", "decode"] = "decode"
@@ -121,13 +121,13 @@ class Inference:
             parts=parts,
         )
 
-    def _parts(self, network: Network, chip: Profile) -> Iterator[Part]:
+    def _parts(self, network: Network, chip: Profile) -> Iterator[StepPart]:
         model, at = self.model, self.layout
         computed = self.flops() / (chip["flops"] * chip["flops_share"]) * 1e9
         read = self.read_bytes() / (chip["memory_rate"] * chip["memory_share"]) * 1e9
         # Matrices are read while they multiply; the stages of a pipeline follow each other.
         slower = ("computation", computed) if computed >= read else ("memory", read)
-        yield Part(slower[0], slower[1], times=at.pp)
+        yield StepPart(slower[0], slower[1], times=at.pp)
         size = self.tokens * model.hidden * _WORD
         layers = ceil(model.layers / at.pp) * at.pp
         yield from collectives(
@@ -143,7 +143,7 @@ class Inference:
                 "pipeline", ("send-recv",), size / at.tp, at.network(network, "pp", 2), at.pp - 1
             )
 
-    def operations(self, network: Network) -> Iterator[Operation]:
+    def operations(self, network: Network) -> Iterator[RankOperation]:
         """Raises ModelError: a step is a plan of parts, each with its own operations."""
         raise ModelError(
             f"{self.name} on {network.name}: a step has no single operations: leave the engine "

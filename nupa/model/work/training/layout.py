@@ -12,14 +12,14 @@ from nupa.model.network.group import group
 from nupa.model.network.network import Network
 from nupa.model.profile.profile import Profile, load
 from nupa.model.work.collective import Collective
-from nupa.model.work.phase import Part
+from nupa.model.work.phase import StepPart
 from nupa.model.work.stack import case_of
 
 ORDER = ("tp", "dp", "pp")
 
 
 @dataclass(frozen=True)
-class Layout:
+class Parallelism:
     """Sizes of the groups.  *ep* ranks of each group of *dp* share the experts.
 
     *order*: the first has neighbours as members, as the ranks of a server or domain are.
@@ -74,13 +74,13 @@ def collectives(
     *,
     piped: bool = False,
     hidden_ns: float = 0.0,
-) -> list[Part]:
+) -> list[StepPart]:
     """Returns a part for each collective of a group; none for a group of one, or no bytes."""
     names = list(operations)
     if network.endpoints < 2 or size_bytes < 1 or not times:
         return []
     return [
-        Part(
+        StepPart(
             name,
             plan=Collective(each, max(1, round(size_bytes))).plan(network),
             network=network,
@@ -100,6 +100,6 @@ def processor(name: str, network: Network) -> Profile:
     return found.at(case_of(network))
 
 
-def moved_bytes(parts: Iterable[Part]) -> int:
+def moved_bytes(parts: Iterable[StepPart]) -> int:
     """Returns the bytes of all collectives, as their plans count them; 1 at least."""
     return max(1, round(sum(part.plan.bytes * part.times for part in parts if part.plan)))

@@ -13,8 +13,8 @@ from itertools import product
 
 from nupa.model.errors import ModelError
 from nupa.model.work.expand import expand
-from nupa.model.work.phase import Operation
-from nupa.model.work.training.layout import Layout
+from nupa.model.work.phase import RankOperation
+from nupa.model.work.training.layout import Parallelism
 
 OPERATIONS_MAX = 500_000
 FORWARD, BACKWARD = 1, 2  # a backward pass takes twice a forward pass
@@ -39,15 +39,15 @@ class Pass:
 
 
 @dataclass
-class Schedule:
+class StepSchedule:
     """The operations of a step, in an order in which each follows what it waits for."""
 
-    layout: Layout
+    layout: Parallelism
     layers: int
     batches: int
     one: Pass
     recompute: bool = False
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[RankOperation] = field(default_factory=list)
     #: What the next operation of each rank waits for.
     last: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _arrived: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Schedule:
         pairs = product(range(self.layout.dp), range(self.layout.tp))
         return [self.rank(tensor, data, stage) for data, tensor in pairs]
 
-    def run(self, gradients: Callable[[Schedule], None]) -> list[Operation]:
+    def run(self, gradients: Callable[[StepSchedule], None]) -> list[RankOperation]:
         """Returns all operations.  ModelError: there are too many."""
         self._check(2 * self.batches * self.layers * self.layout.ranks)  # computations alone
         orders = [
@@ -112,7 +112,7 @@ class Schedule:
         self._check(self.layout.tp * self.layout.dp)
         for rank in self.ranks(stage):
             self.operations.append(
-                Operation(rank, rank, 0, "compute", self.last.get(rank, ()), round(ns))
+                RankOperation(rank, rank, 0, "compute", self.last.get(rank, ()), round(ns))
             )
             self.last[rank] = (len(self.operations) - 1,)
 
@@ -145,7 +145,7 @@ class Schedule:
     def _send(self, stage: int, target: int, way: str, batch: int) -> None:
         for source, to in zip(self.ranks(stage), self.ranks(target), strict=True):
             self.operations.append(
-                Operation(source, to, self.one.sent_bytes, "send", self.last.get(source, ()))
+                RankOperation(source, to, self.one.sent_bytes, "send", self.last.get(source, ()))
             )
             self._arrived[way, batch, target, to] = len(self.operations) - 1
 

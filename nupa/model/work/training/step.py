@@ -11,9 +11,9 @@ from math import ceil
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
 from nupa.model.profile.profile import Profile
-from nupa.model.work.phase import Operation, Part, Plan
-from nupa.model.work.training.layout import Layout, collectives, moved_bytes, processor
-from nupa.model.work.training.schedule import Pass, Schedule
+from nupa.model.work.phase import Plan, RankOperation, StepPart
+from nupa.model.work.training.layout import Parallelism, collectives, moved_bytes, processor
+from nupa.model.work.training.schedule import Pass, StepSchedule
 from nupa.model.work.training.transformer import Transformer
 
 _WORD = 2  # bytes of an activation, a weight or a gradient: BF16
@@ -32,7 +32,7 @@ class Training:
     """
 
     model: Transformer
-    layout: Layout
+    layout: Parallelism
     batch: int
     micro_batch: int = 1
     interleave: int = 1
@@ -147,12 +147,12 @@ class Training:
         flops = model.head_flops - spare * model.layer_flops(model.sequence / 2)
         return max(0.0, 3 * flops * self._tokens_ns(chip))
 
-    def _micro_batch(self, network: Network, chip: Profile) -> Iterator[Part]:
+    def _micro_batch(self, network: Network, chip: Profile) -> Iterator[StepPart]:
         """Yields what each micro-batch takes of the slowest stage."""
         model, at, count = self.model, self.layout, self.micro_batches
-        yield Part("computation", self._computation_ns(chip), times=count, piped=True)
+        yield StepPart("computation", self._computation_ns(chip), times=count, piped=True)
         # Micro-batches wait for the last stage, but each fills the others in the layers' time.
-        yield Part("computation", self._head_ns(chip), times=count)
+        yield StepPart("computation", self._head_ns(chip), times=count)
         size = self.micro_batch * model.sequence * model.hidden * _WORD
         passes = 3 if self.recompute else 2
         exchange = ("all-gather", "reduce-scatter") if self.sequence_parallel else ("all-reduce",)
@@ -173,7 +173,7 @@ class Training:
                 count * 2 * self.interleave, piped=True,
             )  # fmt: skip
 
-    def _end(self, network: Network, chip: Profile) -> Iterator[Part]:
+    def _end(self, network: Network, chip: Profile) -> Iterator[StepPart]:
         """Yields the exchange of gradients, behind the last backward pass, and the optimizer."""
         at = self.layout
         dense, experts = self._rank_params
@@ -188,7 +188,7 @@ class Training:
                     "gradients", exchange, count * _WORD, members, 1,
                     hidden_ns=backward * count / total,
                 )  # fmt: skip
-        yield Part("optimizer", self._optimizer_ns(chip))
+        yield StepPart("optimizer", self._optimizer_ns(chip))
 
     def _optimizer_ns(self, chip: Profile) -> float:
         at = self.layout
@@ -203,7 +203,7 @@ class Training:
         """Returns the operations a second that matrices reach."""
         return chip["flops"] * chip["flops_share"]
 
-    def operations(self, network: Network) -> Iterator[Operation]:
+    def operations(self, network: Network) -> Iterator[RankOperation]:
         """Yields each rank's computations and messages; a collective is one ring.
 
         Gradients are exchanged after the last backward pass: nothing hides them.  No library's time
@@ -229,10 +229,10 @@ class Training:
             divided * model.top_k,
             divided,
         )
-        schedule = Schedule(at, model.layers // at.pp, self.micro_batches, one, self.recompute)
+        schedule = StepSchedule(at, model.layers // at.pp, self.micro_batches, one, self.recompute)
         return iter(schedule.run(lambda made: self._finish(made, chip)))
 
-    def _finish(self, made: Schedule, chip: Profile) -> None:
+    def _finish(self, made: StepSchedule, chip: Profile) -> None:
         """Appends the exchange of gradients, and the optimizer."""
         at = self.layout
         dense, experts = self._rank_params

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from nupa.cli import main
-from nupa.model.answer.answer import Answer, Check, Stage
+from nupa.model.answer.answer import Answer, SampleCheck, StageTime
 
 SCHEMA = json.loads((resources.files("nupa.model") / "answer/answer.schema.json").read_text())
 
@@ -62,8 +62,8 @@ def test_a_checked_answer_fits_the_schema(capsys: pytest.CaptureFixture[str]) ->
 
 def test_each_property_of_the_schema_is_printed_by_some_answer() -> None:
     everything = Answer(
-        "w", "n", 2, 8, 1.0, 1.0, 1.0, (Stage("post", 1.0),), "a", "r", "packets", "r",
-        energy_pj=1.0, seed=1, check=Check("s", 1.0, 1.0),
+        "w", "n", 2, 8, 1.0, 1.0, 1.0, (StageTime("post", 1.0),), "a", "r", "packets", "r",
+        energy_pj=1.0, seed=1, check=SampleCheck("s", 1.0, 1.0),
     )  # fmt: skip
     check(everything.shown())
     assert set(everything.shown()) == set(SCHEMA["$defs"]["answer"]["properties"])
@@ -75,7 +75,7 @@ def test_each_property_of_the_schema_is_printed_by_some_answer() -> None:
 )
 def test_the_schema_refuses_what_no_answer_is(change: dict[str, Any]) -> None:
     right = Answer(
-        "w", "n", 2, 8, 1.0, 1.0, 1.0, (Stage("a", 1.0),), "a", "r", "flows", "r"
+        "w", "n", 2, 8, 1.0, 1.0, 1.0, (StageTime("a", 1.0),), "a", "r", "flows", "r"
     ).shown()
     check(right)
     with pytest.raises(jsonschema.ValidationError):

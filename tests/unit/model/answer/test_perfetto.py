@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nupa.cli import main
-from nupa.model.answer.answer import Answer, Span, Stage
+from nupa.model.answer.answer import Answer, StageTime, TimelineSpan
 from nupa.model.answer.perfetto import trace
 from nupa.model.study.question import predict
 
@@ -105,12 +105,14 @@ def test_each_operation_of_the_packet_engine_is_a_slice_of_its_rank() -> None:
 
 @given(
     st.lists(
-        st.builds(Span, st.integers(0, 3), st.just("write"), st.floats(0, 1e6), st.floats(0, 1e6))
+        st.builds(
+            TimelineSpan, st.integers(0, 3), st.just("write"), st.floats(0, 1e6), st.floats(0, 1e6)
+        )
     )
 )
-def test_operations_that_overlap_lie_on_further_threads(spans: list[Span]) -> None:
+def test_operations_that_overlap_lie_on_further_threads(spans: list[TimelineSpan]) -> None:
     answer = Answer(
-        "w", "n", 4, 8, 1.0, 1.0, 1.0, (Stage("a", 1.0),), "a", "r", "flows", "r",
+        "w", "n", 4, 8, 1.0, 1.0, 1.0, (StageTime("a", 1.0),), "a", "r", "flows", "r",
         spans=tuple(spans),
     )  # fmt: skip
     found = trace([answer])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nupa.model.answer.answer import Answer, Check, LinkLoad, Stage
+from nupa.model.answer.answer import Answer, LinkLoad, SampleCheck, StageTime
 from nupa.model.answer.meaning import MEANINGS, meaning
 from nupa.model.answer.text import columns, say_energy, say_ns, text, why
 from nupa.model.engine.message import message
@@ -29,7 +29,7 @@ def made(**changes: object) -> Answer:
         "time_ns": 1e4,
         "low_ns": 9e3,
         "high_ns": 2e4,
-        "stages": (Stage("post", 2.5e3), Stage("serialisation, net", 7.5e3)),
+        "stages": (StageTime("post", 2.5e3), StageTime("serialisation, net", 7.5e3)),
         "algorithm": "one",
         "reason": "a test",
         "engine": "stages",
@@ -106,7 +106,7 @@ def test_why_has_shares_that_add_up_and_each_reason() -> None:
         energy_pj=2.5e6,
         warnings=("first", "second"),
         seed=7,
-        check=Check("a part", 1e3, 1.1e3),
+        check=SampleCheck("a part", 1e3, 1.1e3),
     )
     shown = "\n".join(why(answer))
     assert (
@@ -129,8 +129,8 @@ def test_why_has_shares_that_add_up_and_each_reason() -> None:
 
 
 def test_small_stages_are_counted_together() -> None:
-    small = tuple(Stage(f"part {index}", 1.0) for index in range(5))
-    shown = "\n".join(why(made(stages=(Stage("post", 9995.0), *small))))
+    small = tuple(StageTime(f"part {index}", 1.0) for index in range(5))
+    shown = "\n".join(why(made(stages=(StageTime("post", 9995.0), *small))))
     assert "5 more below 0.5% each" in shown
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nupa.model.engine.fairness import Demand, max_min
+from nupa.model.engine.fairness import FlowDemand, max_min
 
 
 def _exact(capacity: list[int], flows: list[dict[int, int]]) -> list[Fraction]:
@@ -51,7 +51,7 @@ def test_rates_are_those_of_an_exact_solver(
     network: tuple[list[int], list[dict[int, int]]],
 ) -> None:
     capacity, flows = network
-    rates, _ = max_min(dict(enumerate(capacity)), [Demand(uses) for uses in flows])
+    rates, _ = max_min(dict(enumerate(capacity)), [FlowDemand(uses) for uses in flows])
     assert rates == pytest.approx([float(rate) for rate in _exact(capacity, flows)], rel=1e-9)
 
 
@@ -61,8 +61,8 @@ def test_a_class_of_equal_flows_is_so_many_flows(
 ) -> None:
     capacity, flows = network
     links = dict(enumerate(capacity))
-    classes, _ = max_min(links, [Demand(f, n) for f, n in zip(flows, counts, strict=False)])
-    single = [Demand(f) for f, n in zip(flows, counts, strict=False) for _ in range(n)]
+    classes, _ = max_min(links, [FlowDemand(f, n) for f, n in zip(flows, counts, strict=False)])
+    single = [FlowDemand(f) for f, n in zip(flows, counts, strict=False) for _ in range(n)]
     rates, _ = max_min(links, single)
     expected = [rate for rate, n in zip(classes, counts, strict=False) for _ in range(n)]
     assert rates == pytest.approx(expected, rel=1e-9)
@@ -74,7 +74,7 @@ def test_each_flow_has_a_full_link_where_none_is_faster_or_its_own_limit(
 ) -> None:
     capacity, flows = network
     links = dict(enumerate(capacity))
-    demands = [Demand(f, 1, limit) for f, limit in zip(flows, limits, strict=False)]
+    demands = [FlowDemand(f, 1, limit) for f, limit in zip(flows, limits, strict=False)]
     rates, bounds = max_min(links, demands)
     loads = [
         sum(rate * uses.get(link, 0) for rate, uses in zip(rates, flows, strict=True))
@@ -94,13 +94,16 @@ def test_each_flow_has_a_full_link_where_none_is_faster_or_its_own_limit(
 
 def test_a_dumbbell_shares_its_middle_link_alike() -> None:
     links = {"middle": 10.0} | {f"{side}{i}": 40.0 for side in "ab" for i in range(4)}
-    demands = [Demand({f"a{i}": 1, "middle": 1, f"b{i}": 1}) for i in range(4)]
+    demands = [FlowDemand({f"a{i}": 1, "middle": 1, f"b{i}": 1}) for i in range(4)]
     assert max_min(links, demands) == ([2.5] * 4, ["middle"] * 4)
 
 
 def test_a_parking_lot_gives_the_long_flow_half_of_each_link() -> None:
     links = dict.fromkeys(range(3), 1.0)
-    demands = [Demand(dict.fromkeys(links, 1.0)), *(Demand({index: 1.0}) for index in links)]
+    demands = [
+        FlowDemand(dict.fromkeys(links, 1.0)),
+        *(FlowDemand({index: 1.0}) for index in links),
+    ]
     rates, _ = max_min(links, demands)
     assert rates == [0.5] * 4
 
@@ -109,8 +112,8 @@ def test_bertsekas_and_gallagers_example() -> None:
     # Data Networks, figure 6.12: unit links; sessions 2 to 4 share link 3-5, and 1 gets the rest.
     links = {"1-2": 1.0, "2-3": 1.0, "3-5": 1.0, "2-4": 1.0}
     demands = [
-        Demand({"2-3": 1}), Demand({"1-2": 1, "2-3": 1, "3-5": 1}), Demand({"3-5": 1}),
-        Demand({"3-5": 1}), Demand({"2-4": 1}),
+        FlowDemand({"2-3": 1}), FlowDemand({"1-2": 1, "2-3": 1, "3-5": 1}), FlowDemand({"3-5": 1}),
+        FlowDemand({"3-5": 1}), FlowDemand({"2-4": 1}),
     ]  # fmt: skip
     rates, _ = max_min(links, demands)
     assert rates == pytest.approx([2 / 3, 1 / 3, 1 / 3, 1 / 3, 1])

@@ -30,11 +30,11 @@ from nupa.model.network.generators import (
     rail,
 )
 from nupa.model.network.graph import Graph, LinkKind
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.profile import Profile, load
 from nupa.model.work.collective import Collective
 from nupa.model.work.perftest import Perftest
-from nupa.model.work.phase import Operation, Phase, Plan
+from nupa.model.work.phase import Phase, Plan, RankOperation
 from nupa.topology import file as topology_file
 
 HDR = load("ib-hdr")
@@ -50,7 +50,7 @@ def _only_rate(rate: float = 1e9) -> Profile:
 WIRE = _only_rate()
 
 
-def _run(network: Network, operations: list[Operation], drawn: bool = False) -> Done:
+def _run(network: Network, operations: list[RankOperation], drawn: bool = False) -> Done:
     routes = GraphRoutes(graph(network)) if drawn else LevelRoutes(network)
     return fluid(network, operations, routes, compiled=False)
 
@@ -158,7 +158,7 @@ def test_a_plan_costs_what_its_phases_cost_whatever_the_ranks(
 @pytest.mark.parametrize("size", [0, 8, 4096, MIB])
 def test_one_operation_takes_what_the_closed_form_says(operation: str, size: int) -> None:
     network = fat_tree(64, HDR)
-    done = _run(network, [Operation(0, 63, size, operation)])
+    done = _run(network, [RankOperation(0, 63, size, operation)])
     path = network.path(0, 63)
     assert done.time_ns == pytest.approx(sum(s.ns for s in message(path, operation, size)))
     assert sum(stage.ns for stage in done.stages) == pytest.approx(done.time_ns)
@@ -167,7 +167,8 @@ def test_one_operation_takes_what_the_closed_form_says(operation: str, size: int
 def test_a_computation_takes_its_own_time_and_delays_what_follows() -> None:
     network = one_switch(2, WIRE)
     done = _run(
-        network, [Operation(0, 0, 0, "write", (), 500), Operation(0, 1, 1000, "write", (0,))]
+        network,
+        [RankOperation(0, 0, 0, "write", (), 500), RankOperation(0, 1, 1000, "write", (0,))],
     )
     assert done.ends_ns == pytest.approx([500, 1500])
     assert {stage.name: stage.ns for stage in done.stages} == {
@@ -177,15 +178,17 @@ def test_a_computation_takes_its_own_time_and_delays_what_follows() -> None:
 
 def test_computations_of_one_lane_run_one_at_a_time() -> None:
     network = one_switch(2, WIRE)
-    work = [Operation(0, 0, 0, "write", (), 500, lane) for lane in (0, 0, 1)]
-    done = _run(network, [*work, Operation(0, 1, 1000, "write")])
+    work = [RankOperation(0, 0, 0, "write", (), 500, lane) for lane in (0, 0, 1)]
+    done = _run(network, [*work, RankOperation(0, 1, 1000, "write")])
     assert done.ends_ns == pytest.approx([500, 1000, 500, 2000])
 
 
 @pytest.mark.parametrize("drawn", [False, True])
 def test_an_incast_shares_the_last_link_and_the_shorter_flow_ends_first(drawn: bool) -> None:
     network = one_switch(5, WIRE)
-    work = [Operation(rank, 4, size, "write") for rank, size in enumerate([1000, 2000, 2000, 2000])]
+    work = [
+        RankOperation(rank, 4, size, "write") for rank, size in enumerate([1000, 2000, 2000, 2000])
+    ]
     done = _run(network, work, drawn)
     assert done.ends_ns == pytest.approx([4000, 7000, 7000, 7000])
     assert done.bottleneck == "switch in"
@@ -195,9 +198,9 @@ def test_an_incast_shares_the_last_link_and_the_shorter_flow_ends_first(drawn: b
 def test_a_later_flow_takes_half_of_the_link_from_then_on() -> None:
     network = one_switch(3, WIRE)
     work = [
-        Operation(0, 2, 2000, "write"),
-        Operation(1, 1, 0, "write", (), 1000),
-        Operation(1, 2, 2000, "write", (1,)),
+        RankOperation(0, 2, 2000, "write"),
+        RankOperation(1, 1, 0, "write", (), 1000),
+        RankOperation(1, 2, 2000, "write", (1,)),
     ]
     assert _run(network, work).ends_ns == pytest.approx([3000, 1000, 4000])
 
@@ -205,7 +208,7 @@ def test_a_later_flow_takes_half_of_the_link_from_then_on() -> None:
 def test_flows_of_one_pair_share_its_rate_as_one_class() -> None:
     network = one_switch(2, WIRE)
     sizes = [1000, 3000, 2000]
-    done = _run(network, [Operation(0, 1, size, "write") for size in sizes])
+    done = _run(network, [RankOperation(0, 1, size, "write") for size in sizes])
     assert done.ends_ns == pytest.approx([3000, 6000, 5000])
 
 
@@ -219,15 +222,15 @@ def test_a_queue_depth_keeps_the_link_full() -> None:
 
 def test_the_rate_of_small_messages_is_the_queue_pairs() -> None:
     network = one_switch(2, HDR)
-    done = _run(network, [Operation(0, 1, 8, "write") for _ in range(1000)])
+    done = _run(network, [RankOperation(0, 1, 8, "write") for _ in range(1000)])
     assert done.time_ns == pytest.approx(999 / HDR["message_rate"] * 1e9, rel=0.01)
     assert dict(done.stages)["message rate"] == pytest.approx(999 / HDR["message_rate"] * 1e9)
 
 
-def _exchange(ranks: int, size: int) -> Iterator[Operation]:
+def _exchange(ranks: int, size: int) -> Iterator[RankOperation]:
     for rank in range(ranks):
         for step in range(1, ranks):
-            yield Operation(rank, (rank + step) % ranks, size, "write")
+            yield RankOperation(rank, (rank + step) % ranks, size, "write")
 
 
 @pytest.mark.parametrize("network", [fat_tree(32, WIRE, radix=8, taper=0.5), one_switch(12, WIRE)])
@@ -284,25 +287,25 @@ def test_in_network_reduction_loads_each_port_once() -> None:
 
 
 @st.composite
-def _works(draw: st.DrawFn) -> tuple[Network, list[Operation]]:
+def _works(draw: st.DrawFn) -> tuple[Network, list[RankOperation]]:
     networks = [fat_tree(16, WIRE, radix=8), rail(16, WIRE, WIRE, node=4), fat_tree(16, HDR)]
     network = draw(st.sampled_from(networks))
     ranks = st.integers(0, network.endpoints - 1)
-    work: list[Operation] = []
+    work: list[RankOperation] = []
     for index in range(draw(st.integers(1, 25))):
         after = draw(st.sets(st.integers(0, index - 1), max_size=2)) if index else set()
         rank, peer = draw(ranks), draw(ranks)
         compute_ns = draw(st.integers(0, 3000)) if rank == peer else 0
         size = draw(st.integers(1, 5000))
         lane = draw(st.integers(0, 1))
-        work.append(Operation(rank, peer, size, "write", tuple(after), compute_ns, lane))
+        work.append(RankOperation(rank, peer, size, "write", tuple(after), compute_ns, lane))
     return network, work
 
 
 @given(_works(), st.booleans())
 @settings(deadline=None)
 def test_what_is_sent_is_received_and_no_link_is_above_its_rate(
-    asked: tuple[Network, list[Operation]], drawn: bool
+    asked: tuple[Network, list[RankOperation]], drawn: bool
 ) -> None:
     network, work = asked
     done = _run(network, work, drawn)
@@ -321,7 +324,7 @@ def test_what_is_sent_is_received_and_no_link_is_above_its_rate(
 @given(_works(), st.booleans())
 @settings(deadline=None)
 def test_the_engine_in_c_finds_what_the_one_in_python_finds(
-    asked: tuple[Network, list[Operation]], drawn: bool
+    asked: tuple[Network, list[RankOperation]], drawn: bool
 ) -> None:
     network, work = asked
     routes = GraphRoutes(graph(network)) if drawn else LevelRoutes(network)
@@ -340,14 +343,14 @@ def test_the_engine_in_c_finds_what_the_one_in_python_finds(
 def test_the_engine_in_c_names_operations_that_wait_in_a_circle() -> None:
     network = one_switch(2, WIRE)
     with pytest.raises(ModelError, match="operation 0 never starts"):
-        fluid(network, [Operation(0, 1, 1, "write", (0,))], LevelRoutes(network), compiled=True)
+        fluid(network, [RankOperation(0, 1, 1, "write", (0,))], LevelRoutes(network), compiled=True)
     assert fluid(network, [], LevelRoutes(network), compiled=True).time_ns == 0
 
 
 def test_one_hashed_path_is_as_slow_as_its_collisions_and_spraying_is_not() -> None:
     network = fat_tree(32, WIRE, radix=8)
     drawn = graph(network)
-    work = [Operation(rank, (rank + 4) % 32, 1000, "write") for rank in range(32)]
+    work = [RankOperation(rank, (rank + 4) % 32, 1000, "write") for rank in range(32)]
     sprayed = fluid(network, work, GraphRoutes(drawn))
     hashed = fluid(network, work, GraphRoutes(drawn, spread=False, seed=3))
     assert sprayed.time_ns == pytest.approx(1000)
@@ -358,14 +361,14 @@ def test_one_hashed_path_is_as_slow_as_its_collisions_and_spraying_is_not() -> N
 @pytest.mark.parametrize(
     ("work", "message_"),
     [
-        ([Operation(0, 9, 1, "write")], "operation 0 is of rank 9"),
-        ([Operation(0, 1, 1, "write", (4,))], "waits for 4, which there is not"),
-        ([Operation(0, 1, 1, "write", (0,))], "in a circle"),
-        ([Operation(0, 1, -1, "write")], "-1 B"),
-        ([Operation(0, -3, 1, "reduce")], "level 2, which there is not"),
+        ([RankOperation(0, 9, 1, "write")], "operation 0 is of rank 9"),
+        ([RankOperation(0, 1, 1, "write", (4,))], "waits for 4, which there is not"),
+        ([RankOperation(0, 1, 1, "write", (0,))], "in a circle"),
+        ([RankOperation(0, 1, -1, "write")], "-1 B"),
+        ([RankOperation(0, -3, 1, "reduce")], "level 2, which there is not"),
     ],
 )
-def test_impossible_operations_are_errors(work: list[Operation], message_: str) -> None:
+def test_impossible_operations_are_errors(work: list[RankOperation], message_: str) -> None:
     with pytest.raises(ModelError, match=message_):
         _run(one_switch(2, WIRE), work)
 
@@ -373,6 +376,6 @@ def test_impossible_operations_are_errors(work: list[Operation], message_: str) 
 def test_endpoints_without_a_path_are_an_error() -> None:
     drawn = Graph("apart", 2, 1)
     drawn.add_link(0, 2, drawn.add_kind(LinkKind("host", 1e9)))
-    network = Network("apart", (Level("switch", 2, WIRE),), drawn)
+    network = Network("apart", (NetworkLevel("switch", 2, WIRE),), drawn)
     with pytest.raises(ModelError, match="no path from endpoint 0 to 1"):
-        _run(network, [Operation(0, 1, 1, "write")], drawn=True)
+        _run(network, [RankOperation(0, 1, 1, "write")], drawn=True)

@@ -15,13 +15,13 @@ from nupa.model.engine.transfers import transfers
 from nupa.model.network.build import graph
 from nupa.model.network.generators import fat_tree, one_switch
 from nupa.model.network.network import Network
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 
 built = pytest.mark.skipif(not fluid_compiled.is_built(), reason="nupa._model is not built")
 LONG_BYTES = 4 << 20
 
 
-def _both(network: Network, work: list[Operation]) -> tuple[float, float]:
+def _both(network: Network, work: list[RankOperation]) -> tuple[float, float]:
     drawn = graph(network)
     by_packets = run(drawn, transfers(network, work), seed=1).time_ns
     return by_packets, fluid(network, work, GraphRoutes(drawn)).time_ns
@@ -39,7 +39,7 @@ def test_long_flows_into_or_out_of_one_port_share_it_in_both_engines(
 ) -> None:
     network = one_switch(6, profile)
     work = [
-        Operation(*((index + 1, 0) if into else (0, index + 1)), LONG_BYTES * size, "write")
+        RankOperation(*((index + 1, 0) if into else (0, index + 1)), LONG_BYTES * size, "write")
         for index, size in enumerate(sizes)
     ]
     by_packets, by_flows = _both(network, work)
@@ -58,7 +58,7 @@ def test_long_flows_over_virtual_queues_take_by_packets_what_they_take_by_flows(
 ) -> None:
     network = one_switch(6, profile)
     work = [
-        Operation(rank, peer, LONG_BYTES * (longer if rank % 2 else 1), "write")
+        RankOperation(rank, peer, LONG_BYTES * (longer if rank % 2 else 1), "write")
         for rank, peer in sorted(pairs)
         if rank != peer
     ]
@@ -73,6 +73,6 @@ def test_sprayed_permutations_over_a_tree_take_by_packets_what_they_take_by_flow
     shift: int,
 ) -> None:
     network = fat_tree(16, "uec-800", radix=8)
-    work = [Operation(rank, (rank + shift) % 16, LONG_BYTES, "write") for rank in range(16)]
+    work = [RankOperation(rank, (rank + shift) % 16, LONG_BYTES, "write") for rank in range(16)]
     by_packets, by_flows = _both(network, work)
     assert by_packets == pytest.approx(by_flows, rel=0.05)

@@ -19,7 +19,7 @@ from nupa.model.network import text as networks
 from nupa.model.network.network import Network
 from nupa.model.profile.profile import names
 from nupa.model.work import text as works
-from nupa.model.work.phase import Operation, Plan
+from nupa.model.work.phase import Plan, RankOperation
 
 built = pytest.mark.skipif(find_spec("nupa._model") is None, reason="no packet engine is built")
 
@@ -34,15 +34,15 @@ class Incast:
     def plan(self, network: Network) -> Plan:
         return Plan((), "incast", "a test", self.bytes, network.endpoints)
 
-    def operations(self, network: Network) -> Iterator[Operation]:
+    def operations(self, network: Network) -> Iterator[RankOperation]:
         for rank in range(1, network.endpoints):
-            yield Operation(rank, 0, self.bytes, "write")
+            yield RankOperation(rank, 0, self.bytes, "write")
 
 
 class Nothing(Incast):
-    def operations(self, network: Network) -> Iterator[Operation]:
+    def operations(self, network: Network) -> Iterator[RankOperation]:
         last = network.endpoints - 1
-        yield Operation(last, last, 0, "compute")
+        yield RankOperation(last, last, 0, "compute")
 
 
 def answer(work: str, on: str, ranks: int = 8, **options: object) -> Answer:

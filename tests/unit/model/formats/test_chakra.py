@@ -14,7 +14,7 @@ from nupa.model.errors import ModelError
 from nupa.model.formats import chakra
 from nupa.model.formats.chakra.node import nodes
 from nupa.model.formats.wire import WireError, fields, put_varint, varint
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import Schedule
 from tests.unit.model.refused import suppress_at
 
@@ -49,11 +49,11 @@ def test_files_of_another_protobuf_are_read() -> None:
 
 def test_a_written_schedule_reads_back_the_same(tmp_path: Path) -> None:
     steps = [
-        Operation(0, 0, 0, "compute", (), 1234),
-        Operation(0, 1, 8, "write", (0,), 0),
-        Operation(1, 1, 0, "receive", (1,), 0),
-        Operation(1, 0, 64, "read", (2,), 0, 1),
-        Operation(1, 1, 0, "compute", (3,), 5, 1),
+        RankOperation(0, 0, 0, "compute", (), 1234),
+        RankOperation(0, 1, 8, "write", (0,), 0),
+        RankOperation(1, 1, 0, "receive", (1,), 0),
+        RankOperation(1, 0, 64, "read", (2,), 0, 1),
+        RankOperation(1, 1, 0, "compute", (3,), 5, 1),
     ]
     schedule = Schedule("t", 2, steps)
     again = written(schedule, tmp_path)
@@ -67,7 +67,7 @@ def test_a_written_schedule_reads_back_the_same(tmp_path: Path) -> None:
 
 
 def test_a_message_that_another_rank_waits_for_has_a_receive(tmp_path: Path) -> None:
-    steps = [Operation(0, 1, 8, "write"), Operation(1, 1, 0, "compute", (0,), 700)]
+    steps = [RankOperation(0, 1, 8, "write"), RankOperation(1, 1, 0, "compute", (0,), 700)]
     schedule = Schedule("t", 2, steps)
     again = written(schedule, tmp_path)
     network = network_for(schedule, "ib-hdr")
@@ -102,12 +102,12 @@ def test_a_cut_file_names_the_offset(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_node_is_named(step: dict[str, object], said: str) -> None:
-    from nupa.model.formats.chakra.node import Node
-    from nupa.model.formats.chakra.read import _Assembly
+    from nupa.model.formats.chakra.node import TraceNode
+    from nupa.model.formats.chakra.read import _TraceAssembly
 
-    trace = [Node(id=5, name="n", **step)]  # type: ignore[arg-type]
+    trace = [TraceNode(id=5, name="n", **step)]  # type: ignore[arg-type]
     with pytest.raises(ModelError) as caught:
-        _Assembly("t", ["t.0.et", "t.1.et"], [trace, []]).schedule()
+        _TraceAssembly("t", ["t.0.et", "t.1.et"], [trace, []]).schedule()
     assert f"t.0.et: node 5 ('n'): {said}" in str(caught.value)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nupa.model.engine.replay import network_for, replay
 from nupa.model.errors import ModelError
 from nupa.model.formats import goal
-from nupa.model.work.phase import Operation, switch
+from nupa.model.work.phase import RankOperation, switch
 from nupa.model.work.schedule import Schedule
 
 #: dissemination_16.goal of github.com/spcl/LogGOPSim at ac9608d48f6a, whose text these lines make.
@@ -71,7 +71,7 @@ def test_a_written_schedule_reads_back_the_same() -> None:
 
 def test_comments_and_blanks_are_skipped() -> None:
     schedule = of("/* two\nlines */ rank 0 { // begin\n\n  l1 : calc 5\n}\n", 1)
-    assert schedule.steps == [Operation(0, 0, 0, "compute", (), 5)]
+    assert schedule.steps == [RankOperation(0, 0, 0, "compute", (), 5)]
 
 
 def test_irequires_waits_for_the_start() -> None:
@@ -116,7 +116,7 @@ def test_a_file_without_ranks_is_refused() -> None:
 
 def test_a_read_becomes_a_request_and_an_answer() -> None:
     schedule = Schedule(
-        "s", 2, [Operation(0, 1, 64, "read"), Operation(0, 0, 0, "compute", (0,), 9)]
+        "s", 2, [RankOperation(0, 1, 64, "read"), RankOperation(0, 0, 0, "compute", (0,), 9)]
     )
     read = goal.read(goal.write(schedule), "again")
     assert [(s.rank, s.peer, s.bytes) for s in read.steps if s.peer != s.rank] == [
@@ -127,22 +127,22 @@ def test_a_read_becomes_a_request_and_an_answer() -> None:
 
 def test_what_goal_has_no_words_for_is_refused() -> None:
     with pytest.raises(ModelError, match="reduced by a switch"):
-        goal.write(Schedule("s", 2, [Operation(0, switch(0), 64, "reduce")]))
-    far = [Operation(0, 0, 0, "compute", (), 5), Operation(1, 1, 0, "compute", (0,), 5)]
+        goal.write(Schedule("s", 2, [RankOperation(0, switch(0), 64, "reduce")]))
+    far = [RankOperation(0, 0, 0, "compute", (), 5), RankOperation(1, 1, 0, "compute", (0,), 5)]
     with pytest.raises(ModelError, match="operation 1 of rank 1 waits for one of rank 0"):
         goal.write(Schedule("s", 2, far))
 
 
 def chains(ranks: int, numbers: list[tuple[int, int, int]]) -> Schedule:
     """Returns a schedule of rounds: each computes, sends, and its target waits for that."""
-    steps: list[Operation] = []
+    steps: list[RankOperation] = []
     last: dict[int, tuple[int, ...]] = {}
     for source, distance, size in numbers:
         rank, peer = source % ranks, (source + 1 + distance % (ranks - 1)) % ranks
-        steps.append(Operation(rank, rank, 0, "compute", last.get(rank, ()), size % 977))
-        steps.append(Operation(rank, peer, size, "send", (len(steps) - 1,)))
+        steps.append(RankOperation(rank, rank, 0, "compute", last.get(rank, ()), size % 977))
+        steps.append(RankOperation(rank, peer, size, "send", (len(steps) - 1,)))
         after = (*last.get(peer, ()), len(steps) - 1)
-        steps.append(Operation(peer, peer, size, "receive", after))
+        steps.append(RankOperation(peer, peer, size, "receive", after))
         last[rank], last[peer] = (len(steps) - 3,), (len(steps) - 1,)
     return Schedule("random", ranks, steps)
 

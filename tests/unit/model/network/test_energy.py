@@ -12,7 +12,7 @@ from nupa.model.errors import ModelError
 from nupa.model.network.energy import by_medium, fabric_power, path_energy, with_media
 from nupa.model.network.generators import fat_tree, hpn_upn
 from nupa.model.network.network import Network
-from nupa.model.network.path import Link
+from nupa.model.network.path import Cable
 from nupa.model.profile.profile import load
 from nupa.model.work.collective import Collective
 from nupa.model.work.perftest import Perftest
@@ -51,7 +51,7 @@ def test_optics_of_100_000_gpus_differ_in_power_and_hardly_in_latency(network: N
 
 
 def test_each_cable_has_two_modules_of_the_power_that_its_sheet_states() -> None:
-    made = with_media(fat_tree(128, "roce-800", links=[Link(None, 10)] * 2), "fro")
+    made = with_media(fat_tree(128, "roce-800", links=[Cable(None, 10)] * 2), "fro")
     power = fabric_power(made)
     assert [(tier.cables, tier.modules) for tier in power.tiers] == [(128, 256)] * 2
     # 14 to 16 W for a module of 800 Gb/s.
@@ -70,7 +70,7 @@ def test_a_medium_that_does_not_reach_a_level_is_replaced_by_one_that_does(
 
 
 def test_energy_of_a_message_is_that_of_its_path() -> None:
-    made = with_media(fat_tree(128, "roce-800", links=[Link(None, 10)] * 2), "lpo")
+    made = with_media(fat_tree(128, "roce-800", links=[Cable(None, 10)] * 2), "lpo")
     plan = Perftest("write", 1 << 20).plan(made)
     found = flows(made, plan)
     path = path_energy(made.level_path(1))

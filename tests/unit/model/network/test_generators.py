@@ -15,8 +15,8 @@ from nupa.model.errors import ModelError
 from nupa.model.network import fabric, generators
 from nupa.model.network.build import graph
 from nupa.model.network.graph import Graph
-from nupa.model.network.network import Level, Network
-from nupa.model.network.path import Link
+from nupa.model.network.network import Network, NetworkLevel
+from nupa.model.network.path import Cable
 from nupa.model.network.text import parse, split
 from nupa.model.profile.profile import Profile, load
 from nupa.topology import file as topology_file
@@ -150,8 +150,8 @@ def test_a_ring_of_switches_has_the_taper_of_its_busiest_trunk() -> None:
 
 def test_a_path_beyond_the_reach_of_its_medium_is_refused() -> None:
     with pytest.raises(ModelError, match=r"tape reaches 100 m: 200 m was asked: "):
-        Link(_medium(), 200)
-    assert Link(_medium(), 50).length_m == 50
+        Cable(_medium(), 200)
+    assert Cable(_medium(), 50).length_m == 50
 
 
 def test_a_list_of_networks_is_split_outside_brackets() -> None:
@@ -207,4 +207,4 @@ def test_a_wrong_level_of_a_file_is_named(tmp_path: Path) -> None:
 
 def test_a_stacked_level_without_more_switches_is_refused() -> None:
     with pytest.raises(ModelError, match="stacked"):
-        Network("n", (Level("a", 2, HDR), Level("b", 2, HDR, 1, stacked=True)))
+        Network("n", (NetworkLevel("a", 2, HDR), NetworkLevel("b", 2, HDR, 1, stacked=True)))

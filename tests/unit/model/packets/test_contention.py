@@ -8,26 +8,26 @@ from random import Random
 
 import pytest
 
-from nupa.model.engine.packets import Run, Transfer, run
-from nupa.model.engine.protocol import Protocol
+from nupa.model.engine.packets import PacketTransfer, Run, run
+from nupa.model.engine.protocol import PacketProtocol
 from nupa.model.network.graph import LinkKind
 from tests.unit.model.packets.test_packets import CREDITS, ROCE, TCP, UEC
 from tests.unit.model.packets.topologies import GBPS, dumbbell, star
 
 # --- MemChannel (NSDI'26): 64 B accesses beside a stream of 4 KiB, one CXL memory -------------
 #: A line of 64 B takes five slots of 16 B, and a flit of 68 B carries four (CXL 3.1, 4.2).
-CXL_LINE = Protocol(header_bytes=4096 // 4, control_bytes=16, credit_bytes=64)
+CXL_LINE = PacketProtocol(header_bytes=4096 // 4, control_bytes=16, credit_bytes=64)
 CXL_RATE = 128 * 64 / 68 * GBPS
 IDLE_NS = 750.0  # a load through the switch (rig b of the same chip)
 #: Lines that one core has under way, and blocks of the stream: not published, the usual ones.
 OUTSTANDING = 16
 
 
-def chains(rank: int, size: int, count: int, first: int) -> list[Transfer]:
+def chains(rank: int, size: int, count: int, first: int) -> list[PacketTransfer]:
     """Reads of endpoint 2's memory, OUTSTANDING at any time."""
     header = size // 4
     return [
-        Transfer(
+        PacketTransfer(
             rank, 2, size, (first + at - OUTSTANDING,) if at >= OUTSTANDING else (),
             read=True, payload_bytes=size, header_bytes=header,
         )
@@ -47,7 +47,7 @@ def test_a_line_beside_a_stream_takes_6_9_times_as_long_and_the_stream_keeps_97_
     graph = star(3, link)
     stream = chains(0, 4096, 3000, 0)
     alone = run(graph, stream, protocols=CXL_LINE)
-    idle = run(graph, [Transfer(1, 2, 64, read=True, payload_bytes=64, header_bytes=16)],
+    idle = run(graph, [PacketTransfer(1, 2, 64, read=True, payload_bytes=64, header_bytes=16)],
                protocols=CXL_LINE)  # fmt: skip
     lines = chains(1, 64, 3000, 3000)
     both = run(graph, stream + lines, protocols=CXL_LINE)
@@ -80,11 +80,11 @@ def saturated(ports: int, virtual_queues: bool) -> float:
     each = 4000
     graph = star(2 * ports, LinkKind("link", 100 * GBPS, 0, 8 << 20))
     work = [
-        Transfer(source, ports + random.randrange(ports), 4096)
+        PacketTransfer(source, ports + random.randrange(ports), 4096)
         for _ in range(each)
         for source in range(ports)
     ]
-    protocol = Protocol(virtual_queues=virtual_queues, switching="store")
+    protocol = PacketProtocol(virtual_queues=virtual_queues, switching="store")
     found = run(graph, work, protocols=protocol)
     done = sorted(found.times_ps[1::3])
     first, last = len(done) // 5, len(done) * 7 // 10
@@ -98,8 +98,8 @@ LINK = LinkKind("link", 100 * GBPS, 1000, 400_000)
 
 
 @pytest.mark.parametrize(("protocol", "most"), [(CREDITS, 1.02), (ROCE, 2.0), (UEC, 1.05)])
-def test_an_incast_fills_the_last_link(protocol: Protocol, most: float) -> None:
-    work = [Transfer(1 + at, 0, SIZE) for at in range(SENDERS)]
+def test_an_incast_fills_the_last_link(protocol: PacketProtocol, most: float) -> None:
+    work = [PacketTransfer(1 + at, 0, SIZE) for at in range(SENDERS)]
     found = run(star(SENDERS + 1, LINK), work, protocols=protocol)
     packets = SENDERS * -(-SIZE // 4096)
     wire_ns = (SENDERS * SIZE + packets * protocol.header_bytes) / 12.5
@@ -107,7 +107,7 @@ def test_an_incast_fills_the_last_link(protocol: Protocol, most: float) -> None:
 
 
 def test_what_an_incast_meets_is_the_protocols() -> None:
-    work = [Transfer(1 + at, 0, SIZE) for at in range(SENDERS)]
+    work = [PacketTransfer(1 + at, 0, SIZE) for at in range(SENDERS)]
     last = 1  # the link to endpoint 0
     graph = star(SENDERS + 1, LINK)
     lossless = run(graph, work, protocols=CREDITS)
@@ -129,8 +129,8 @@ def test_a_pause_spreads_to_a_flow_that_shares_only_the_first_switch() -> None:
     """The victim's own path is free: pauses stop it, trims do not."""
     trunk = LINK._replace(name="trunk", rate_bytes_per_s=4 * LINK.rate_bytes_per_s)
     graph = dumbbell(9, 2, LINK, trunk)
-    hot = [Transfer(at, 9, 1_000_000) for at in range(8)]
-    victim = Transfer(8, 10, 1_000_000)
+    hot = [PacketTransfer(at, 9, 1_000_000) for at in range(8)]
+    victim = PacketTransfer(8, 10, 1_000_000)
     alone_ns = 1_000_000 / 12.5
     pausing = replace(ROCE, transport="line", ecn_low_bytes=0)
     paused = run(graph, [*hot, victim], protocols=pausing).times(8).done_ns

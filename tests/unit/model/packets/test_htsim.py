@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nupa.model.engine.packets import Run, Transfer, run
+from nupa.model.engine.packets import PacketTransfer, Run, run
 from nupa.model.network.graph import Graph
 from tests.unit.model.packets import topologies as topo
 
@@ -22,7 +22,7 @@ class Row(NamedTuple):
     name: str
     tail_us: float
     graph: Graph
-    work: list[Transfer]
+    work: list[PacketTransfer]
     window: int = 0
     paths: int = 128
     adapt: bool = False  #: as that simulator does where its topology is oversubscribed
@@ -39,9 +39,12 @@ def result(row: Row, seed: int) -> Run:
 
 
 ROWS = [
-    Row("one connection", 177.368, topo.fat_tree(8), [Transfer(0, 100, MB2)]),
+    Row("one connection", 177.368, topo.fat_tree(8), [PacketTransfer(0, 100, MB2)]),
     Row(
-        "both directions", 178.18, topo.fat_tree(8), [Transfer(0, 100, MB2), Transfer(100, 0, MB2)]
+        "both directions",
+        178.18,
+        topo.fat_tree(8),
+        [PacketTransfer(0, 100, MB2), PacketTransfer(100, 0, MB2)],
     ),
     Row("16-node incast", 2464.44, topo.fat_tree(4), topo.incast(15, 16, MB2)),
     Row("128-node incast", 20891.4, topo.fat_tree(8), topo.incast(127, 128, MB2)),
@@ -53,9 +56,9 @@ ROWS = [
         217.08,
         topo.fat_tree(8),
         [
-            Transfer(127, 0, MB2),
-            Transfer(95, 0, 250_000, start_ns=40_000),
-            Transfer(61, 0, 250_000, start_ns=40_000),
+            PacketTransfer(127, 0, MB2),
+            PacketTransfer(95, 0, 250_000, start_ns=40_000),
+            PacketTransfer(61, 0, 250_000, start_ns=40_000),
         ],
         window=50,
     ),

@@ -12,28 +12,30 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nupa.model.engine.message import message
-from nupa.model.engine.packets import Progress, Run, Transfer, run
-from nupa.model.engine.protocol import Protocol, protocol_of
+from nupa.model.engine.packets import PacketTransfer, Run, RunProgress, run
+from nupa.model.engine.protocol import PacketProtocol, protocol_of
 from nupa.model.engine.transfers import critical_stages, transfers
 from nupa.model.errors import ModelError
 from nupa.model.network.graph import Graph, LinkKind
-from nupa.model.network.network import Level, Network
-from nupa.model.network.path import Link
+from nupa.model.network.network import Network, NetworkLevel
+from nupa.model.network.path import Cable
 from nupa.model.profile.profile import load
-from nupa.model.work.phase import Operation
+from nupa.model.work.phase import RankOperation
 from tests.unit.model.packets.topologies import GBPS, dumbbell, fat_tree, line, star
 
-CREDITS = Protocol(header_bytes=64, ack_packets=8)
-ROCE = Protocol(
+CREDITS = PacketProtocol(header_bytes=64, ack_packets=8)
+ROCE = PacketProtocol(
     "pause", "dcqcn", payload_bytes=4096, header_bytes=82, ack_packets=8,
     ecn_low_bytes=50_000, ecn_high_bytes=200_000, ecn_share=0.2, xoff_bytes=100_000,
     xon_bytes=80_000, increase_bytes_per_s=5e7,
 )  # fmt: skip
-UEC = Protocol(
+UEC = PacketProtocol(
     "trim", "pull", "packet", header_bytes=64, ack_packets=4, window_packets=32,
     ecn_low_bytes=40_000, ecn_high_bytes=100_000,
 )  # fmt: skip
-TCP = Protocol("drop", "window", "flow", "store", header_bytes=94, ack_packets=2, window_packets=10)
+TCP = PacketProtocol(
+    "drop", "window", "flow", "store", header_bytes=94, ack_packets=2, window_packets=10
+)
 EACH = {"credits": CREDITS, "roce": ROCE, "uec": UEC, "tcp": TCP}
 
 works = st.lists(
@@ -46,17 +48,17 @@ works = st.lists(
 )  # fmt: skip
 
 
-def drawn(work: list[tuple[int, int, int, int, bool, int]]) -> list[Transfer]:
+def drawn(work: list[tuple[int, int, int, int, bool, int]]) -> list[PacketTransfer]:
     """Each operation may wait for one before it."""
     return [
-        Transfer(
+        PacketTransfer(
             rank, peer, size, (at - back,) if back and at >= back else (), start, 100, 50, read
         )
         for at, (rank, peer, size, start, read, back) in enumerate(work)
     ]
 
 
-def check_conservation(found: Run, work: list[Transfer]) -> None:
+def check_conservation(found: Run, work: list[PacketTransfer]) -> None:
     totals = found.totals
     assert totals.payload_sent_bytes == totals.payload_received_bytes
     sent = sum(one.bytes for one in work if one.rank != one.peer)
@@ -97,7 +99,7 @@ def test_the_same_seed_gives_the_same_answer(
 
 
 def test_another_seed_gives_another_answer() -> None:
-    work = [Transfer(at, 15 - at, 1_000_000) for at in range(16)]
+    work = [PacketTransfer(at, 15 - at, 1_000_000) for at in range(16)]
     answers = {
         tuple(run(fat_tree(4), work, protocols=CREDITS, seed=seed).times_ps) for seed in range(4)
     }
@@ -106,7 +108,7 @@ def test_another_seed_gives_another_answer() -> None:
 
 def pair(profile: str, switches: int, length_m: float) -> tuple[Network, Graph]:
     """One path of a profile, as a network of one level and as a graph."""
-    level = Level("pair", 2, load(profile), switches, Link(load("dac"), length_m))
+    level = NetworkLevel("pair", 2, load(profile), switches, Cable(load("dac"), length_m))
     rate = level.profile["rate"] * level.profile.get("efficiency", 1.0)
     kind = LinkKind("in", rate, level.link.latency_ns, 0, level.profile)
     through = kind._replace(name="out", latency_ns=kind.latency_ns + level.profile.get("hop"))
@@ -133,7 +135,7 @@ def test_a_path_without_contention_is_the_closed_form(
     network, graph = pair(profile, switches, length_m)
     memory = "line" in network.levels[0].profile.figures
     assume(memory or operation not in ("load", "store"))
-    work = [Operation(0, 1, size, operation)]
+    work = [RankOperation(0, 1, size, operation)]
     found = run(graph, transfers(network, work))
     wanted = sum(stage.ns for stage in message(network.levels[0].path(), operation, size))
     assert found.time_ns == pytest.approx(wanted, rel=0.02)
@@ -146,7 +148,7 @@ def test_a_path_without_contention_is_the_closed_form(
 def test_one_message_reaches_the_rate_of_its_link(name: str) -> None:
     kind = LinkKind("link", 100 * GBPS, 500)
     protocol = EACH[name]
-    found = run(line(3, kind), [Transfer(0, 1, 10_000_000)], protocols=protocol)
+    found = run(line(3, kind), [PacketTransfer(0, 1, 10_000_000)], protocols=protocol)
     packets = -(-10_000_000 // 4096)
     wire_ns = (10_000_000 + packets * protocol.header_bytes) / kind.rate_bytes_per_s * 1e9
     # TCP's window grows from 10 packets, and halves for the first loss.
@@ -156,7 +158,7 @@ def test_one_message_reaches_the_rate_of_its_link(name: str) -> None:
 def test_equal_flows_share_a_link_equally() -> None:
     kind = LinkKind("link", 100 * GBPS, 500)
     graph = dumbbell(8, 8, kind, kind._replace(name="trunk"))
-    work = [Transfer(at, 8 + at, 1_000_000) for at in range(8)]
+    work = [PacketTransfer(at, 8 + at, 1_000_000) for at in range(8)]
     ideal_ns = 8 * 1_000_000 * 1.0156 / 12.5
     # Eight receivers pull eight times what the trunk carries, and have to find their shares.
     for protocol, most, fair in ((CREDITS, 1.01, 0.95), (UEC, 1.2, 0.3)):
@@ -169,10 +171,10 @@ def test_equal_flows_share_a_link_equally() -> None:
 def test_an_operation_waits_for_all_before_it_and_for_its_computation() -> None:
     graph = star(4, LinkKind("link", 100 * GBPS, 100))
     work = [
-        Transfer(0, 1, 4096),
-        Transfer(2, 1, 40_960),
-        Transfer(1, 1, 0, (0, 1), before_ns=5000),
-        Transfer(1, 3, 0, (2,)),
+        PacketTransfer(0, 1, 4096),
+        PacketTransfer(2, 1, 40_960),
+        PacketTransfer(1, 1, 0, (0, 1), before_ns=5000),
+        PacketTransfer(1, 3, 0, (2,)),
     ]
     found = run(graph, work, protocols=CREDITS)
     first = max(found.times(0).done_ns, found.times(1).done_ns)
@@ -185,14 +187,14 @@ def test_progress_is_reported_and_an_exception_ends_the_run() -> None:
     class StopError(Exception):
         pass
 
-    seen: list[Progress] = []
+    seen: list[RunProgress] = []
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: RunProgress) -> None:
         seen.append(progress)
         if len(seen) == 2:
             raise StopError
 
-    work = [Transfer(at, (at + 5) % 16, 60_000_000) for at in range(16)]
+    work = [PacketTransfer(at, (at + 5) % 16, 60_000_000) for at in range(16)]
     with pytest.raises(StopError):
         run(fat_tree(4), work, protocols=CREDITS, progress=stop)
     assert seen[0].events < seen[1].events
@@ -203,17 +205,20 @@ def test_progress_is_reported_and_an_exception_ends_the_run() -> None:
     ("work", "said"),
     [
         ([], "0 operations"),
-        ([Transfer(0, 9, 1)], "rank 0 and peer 9 of 4 endpoints"),
-        ([Transfer(0, -1, 1)], "numbers are not negative"),
-        ([Transfer(0, 1, 1 << 64)], "numbers are not negative"),
-        ([Transfer(0, 1, 1 << 60)], "2\\^32 - 2 packets"),
-        ([Transfer(0, 1, 1, (1,)), Transfer(1, 0, 1, (0,))], "2 operations never complete"),
-        ([Transfer(0, 1, 1, (0,))], "operation 0 waits for 0"),
-        ([Transfer(0, 1, 1, start_ns=1e30)], "numbers are not negative"),
-        ([Transfer(0, 1, 1, start_ns=2e15)], "13 days"),
+        ([PacketTransfer(0, 9, 1)], "rank 0 and peer 9 of 4 endpoints"),
+        ([PacketTransfer(0, -1, 1)], "numbers are not negative"),
+        ([PacketTransfer(0, 1, 1 << 64)], "numbers are not negative"),
+        ([PacketTransfer(0, 1, 1 << 60)], "2\\^32 - 2 packets"),
+        (
+            [PacketTransfer(0, 1, 1, (1,)), PacketTransfer(1, 0, 1, (0,))],
+            "2 operations never complete",
+        ),
+        ([PacketTransfer(0, 1, 1, (0,))], "operation 0 waits for 0"),
+        ([PacketTransfer(0, 1, 1, start_ns=1e30)], "numbers are not negative"),
+        ([PacketTransfer(0, 1, 1, start_ns=2e15)], "13 days"),
     ],
 )
-def test_an_impossible_work_is_refused(work: list[Transfer], said: str) -> None:
+def test_an_impossible_work_is_refused(work: list[PacketTransfer], said: str) -> None:
     with pytest.raises(ModelError, match=said):
         run(star(4, LinkKind("link", GBPS)), work)
 
@@ -224,7 +229,7 @@ def test_endpoints_without_a_path_are_named() -> None:
     for endpoint in range(4):
         graph.add_cable(endpoint, 4 + endpoint // 2, kind)
     with pytest.raises(ModelError, match="two islands: operation 0: no path from endpoint 1 to 2"):
-        run(graph, [Transfer(1, 2, 1)])
+        run(graph, [PacketTransfer(1, 2, 1)])
 
 
 def test_explicit_routes_replace_shortest_paths_and_circles_are_refused() -> None:
@@ -233,11 +238,11 @@ def test_explicit_routes_replace_shortest_paths_and_circles_are_refused() -> Non
     first, back = graph.add_cable(2, around, 0)
     onward, _ = graph.add_cable(around, 3, 0)
     graph.routes = {(2, 1): (first,)}
-    found = run(graph, [Transfer(0, 1, 1000)])
+    found = run(graph, [PacketTransfer(0, 1, 1000)])
     assert found.link(onward).packets == 1
     graph.routes = {(2, 1): (first,), (around, 1): (back,)}
     with pytest.raises(ModelError, match="do not end there"):
-        run(graph, [Transfer(0, 1, 1000)])
+        run(graph, [PacketTransfer(0, 1, 1000)])
 
 
 def test_a_profile_says_how_its_packets_travel() -> None:
@@ -258,7 +263,7 @@ def test_ports_of_an_endpoint_are_used_together() -> None:
     for endpoint in range(2):
         for plane in range(2):
             graph.add_cable(endpoint, 2 + plane, kind)
-    work = [Transfer(0, 1, 4_000_000)]
+    work = [PacketTransfer(0, 1, 4_000_000)]
     one_port = 4_000_000 * 1.0156 / 12.5
     both = run(graph, work, protocols=replace(CREDITS, spread="packet")).time_ns
     assert both == pytest.approx(one_port / 2, rel=0.02)
@@ -282,7 +287,7 @@ def test_random_graphs_run_with_each_protocol() -> None:
                 endpoints + switch, endpoints + random.randrange(switch), random.randrange(3)
             )
         work = [
-            Transfer(
+            PacketTransfer(
                 random.randrange(endpoints), random.randrange(endpoints), random.randint(0, 99999)
             )
             for _ in range(30)
@@ -293,9 +298,9 @@ def test_random_graphs_run_with_each_protocol() -> None:
 
 def test_a_lane_starts_its_operations_in_turn() -> None:
     graph = star(3, LinkKind("link", 100 * GBPS, 100))
-    work = [Transfer(0, 1 + at % 2, 64, busy_ns=400, lane=1 + at % 2) for at in range(10)]
-    work.append(Transfer(0, 0, 0, before_ns=1000, busy_ns=1000, lane=1))
-    work.append(Transfer(0, 1, 64, lane=1))
+    work = [PacketTransfer(0, 1 + at % 2, 64, busy_ns=400, lane=1 + at % 2) for at in range(10)]
+    work.append(PacketTransfer(0, 0, 0, before_ns=1000, busy_ns=1000, lane=1))
+    work.append(PacketTransfer(0, 1, 64, lane=1))
     found = run(graph, work, protocols=CREDITS)
     assert [found.times(at).start_ns for at in range(0, 10, 2)] == [0, 400, 800, 1200, 1600]
     assert [found.times(at).start_ns for at in range(1, 10, 2)] == [0, 400, 800, 1200, 1600]
@@ -306,7 +311,7 @@ def test_a_lane_starts_its_operations_in_turn() -> None:
 def test_an_operation_is_no_faster_than_its_own_limit() -> None:
     graph = star(2, LinkKind("link", 100 * GBPS, 100))
     for protocol in EACH.values():
-        work = [Transfer(0, 1, 4_000_000, limit_bytes_per_s=18.9 * GBPS)]
+        work = [PacketTransfer(0, 1, 4_000_000, limit_bytes_per_s=18.9 * GBPS)]
         wire = 4_000_000 + -(-4_000_000 // 4096) * protocol.header_bytes
         took = run(graph, work, protocols=protocol).time_ns
         assert took == pytest.approx(wire / 18.9 / GBPS * 1e9, rel=0.01)
@@ -315,4 +320,4 @@ def test_an_operation_is_no_faster_than_its_own_limit() -> None:
 @pytest.mark.parametrize("lane", [-1, 2, 1 << 32])
 def test_lanes_are_numbered_from_1(lane: int) -> None:
     with pytest.raises(ModelError, match=r"lane 2 of 1|numbers are not negative"):
-        run(star(2, LinkKind("link", GBPS)), [Transfer(0, 1, 1, lane=lane)])
+        run(star(2, LinkKind("link", GBPS)), [PacketTransfer(0, 1, 1, lane=lane)])

@@ -6,8 +6,8 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from nupa.model.engine.packets import Transfer
-from nupa.model.engine.protocol import Protocol
+from nupa.model.engine.packets import PacketTransfer
+from nupa.model.engine.protocol import PacketProtocol
 from nupa.model.network.graph import Graph, LinkKind
 
 GBPS = 1.25e8  # bytes a second
@@ -56,9 +56,9 @@ def htsim_bdp_packets(links: int) -> int:
     return int(-(-round_trip * 1e-9 * HTSIM_RATE // HTSIM_PACKET))
 
 
-def htsim_protocol(window: int = 0, paths: int = 128, adapt: float | None = None) -> Protocol:
+def htsim_protocol(window: int = 0, paths: int = 128, adapt: float | None = None) -> PacketProtocol:
     """Receiver-driven congestion control alone; what is None follows that simulator's rules."""
-    return Protocol(
+    return PacketProtocol(
         flow_control="trim",
         transport="pull",
         spread="packet",
@@ -116,22 +116,24 @@ def leaf_spine(hosts: int, down: int, spines: int) -> Graph:
     return graph
 
 
-def permutation(hosts: int, size: int, seed: int) -> list[Transfer]:
+def permutation(hosts: int, size: int, seed: int) -> list[PacketTransfer]:
     """Each host sends to one other, and receives from one."""
     random = Random(seed)
     targets = list(range(hosts))
     while any(source == target for source, target in enumerate(targets)):
         random.shuffle(targets)
-    return [Transfer(source, target, size) for source, target in enumerate(targets)]
+    return [PacketTransfer(source, target, size) for source, target in enumerate(targets)]
 
 
-def incast(senders: int, hosts: int, size: int) -> list[Transfer]:
+def incast(senders: int, hosts: int, size: int) -> list[PacketTransfer]:
     """*senders* to endpoint 0, from places all over the network."""
-    return [Transfer(1 + at * (hosts - 1) // senders, 0, size) for at in range(senders)]
+    return [PacketTransfer(1 + at * (hosts - 1) // senders, 0, size) for at in range(senders)]
 
 
-def outcast_incast(size: int) -> list[Transfer]:
+def outcast_incast(size: int) -> list[PacketTransfer]:
     """Three senders to endpoint 0; two of them to nine others each as well."""
-    work = [Transfer(source, 0, size) for source in (1, 2, 3)]
+    work = [PacketTransfer(source, 0, size) for source in (1, 2, 3)]
     others = iter(range(4, 22))
-    return work + [Transfer(source, next(others), size) for source in (2, 3) for _ in range(9)]
+    return work + [
+        PacketTransfer(source, next(others), size) for source in (2, 3) for _ in range(9)
+    ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nupa.model.recording.layout import HEADER, HEADER_BYTES, MAGIC, RECORD, VERSION, Kind
+from nupa.model.recording.layout import HEADER, HEADER_BYTES, MAGIC, RECORD, VERSION, CallKind
 
 START = 1_000_000
 
@@ -56,7 +56,7 @@ class Made:
             host_name=f"host{self.host}".encode(),
             **self.changed,
         )
-        self.put(Kind.QP, 0, peer=self.peer, opcode=self.qp_type)
+        self.put(CallKind.QP, 0, peer=self.peer, opcode=self.qp_type)
 
     def put(
         self,
@@ -81,10 +81,10 @@ class Made:
     def post(
         self, at: int, took: int, size: int, opcode: int = 0, flags: int = 1, **more: int
     ) -> Made:
-        return self.put(Kind.POST, at, took, size=size, opcode=opcode, flags=flags, **more)
+        return self.put(CallKind.POST, at, took, size=size, opcode=opcode, flags=flags, **more)
 
     def done(self, at: int, since: int = 0, opcode: int = 1, flags: int = 0, **more: int) -> Made:
-        return self.put(Kind.COMPLETION, at, since, opcode=opcode, flags=flags, **more)
+        return self.put(CallKind.COMPLETION, at, since, opcode=opcode, flags=flags, **more)
 
     def write(self, folder: Path) -> Path:
         path = folder / f"host{self.host}-{100 + self.host}-0.nrec"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nupa.model.errors import ModelError
 from nupa.model.recording.file import read_file
-from nupa.model.recording.layout import HEADER, HEADER_BYTES, RECORD, Kind
+from nupa.model.recording.layout import HEADER, HEADER_BYTES, RECORD, CallKind
 from nupa.model.recording.recording import read
 from tests.unit.model.recording.made import Made, header
 from tests.unit.model.refused import suppress_at
@@ -22,7 +22,7 @@ def test_the_structs_have_the_sizes_of_the_header() -> None:
 
 
 def test_a_whole_file_says_so(tmp_path: Path) -> None:
-    path = Made(0, 5, 6).post(10, 5, 8).put(Kind.LEFT, 99).write(tmp_path)
+    path = Made(0, 5, 6).post(10, 5, 8).put(CallKind.LEFT, 99).write(tmp_path)
     found = read_file(path)
     assert (found.whole, found.cut, len(found.records)) == (True, False, 2)
     assert (found.host_name, found.program) == ("host0", "app")
@@ -43,7 +43,7 @@ def test_half_a_record_at_the_end_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_a_warning(tmp_path: Path) -> None:
-    Made(0, 5, 6).post(10, 5, 8).put(Kind.CUT, 20).write(tmp_path)
+    Made(0, 5, 6).post(10, 5, 8).put(CallKind.CUT, 20).write(tmp_path)
     assert "the disk was full" in read(str(tmp_path)).warnings[0]
 
 
@@ -70,9 +70,9 @@ def test_a_wrong_header_is_named(tmp_path: Path, data: bytes, said: str) -> None
     ("change", "said"),
     [
         ({"kind": 77}, "a record of kind 77"),
-        ({"kind": Kind.POST, "opcode": 200}, "the unknown opcode 200"),
-        ({"kind": Kind.POST, "mover": 9}, "an unknown mover 9"),
-        ({"kind": Kind.POST, "at": -2_000_000 + 1_000_000}, "ticks: the recording began at"),
+        ({"kind": CallKind.POST, "opcode": 200}, "the unknown opcode 200"),
+        ({"kind": CallKind.POST, "mover": 9}, "an unknown mover 9"),
+        ({"kind": CallKind.POST, "at": -2_000_000 + 1_000_000}, "ticks: the recording began at"),
     ],
 )
 def test_a_wrong_record_is_named_by_its_offset(
@@ -106,7 +106,7 @@ def test_clocks_of_one_machine_are_one(tmp_path: Path) -> None:
     """A second process whose header is a little off has the first one's clock."""
     long = Made(0, 5, 6)
     ns = 1_000_000 + 10_000_000
-    long.put(Kind.CLOCK, 10_000_000, qpn=ns & 0xFFFFFFFF, peer=ns >> 32).write(tmp_path)
+    long.put(CallKind.CLOCK, 10_000_000, qpn=ns & 0xFFFFFFFF, peer=ns >> 32).write(tmp_path)
     Made(1, 6, 5, changed={"start_ns": 1_000_300, "ticks_per_s": 1_010_000_000}).post(
         500, 5, 8
     ).write(tmp_path)

@@ -9,8 +9,8 @@ import pytest
 
 from nupa.model.engine.replay import network_for, replay
 from nupa.model.errors import ModelError
-from nupa.model.recording.layout import Kind
-from nupa.model.work.phase import Operation
+from nupa.model.recording.layout import CallKind
+from nupa.model.work.phase import RankOperation
 from nupa.model.work.recording import from_folder
 from nupa.model.work.schedule import Schedule
 from tests.unit.model.recording.made import Made
@@ -18,7 +18,7 @@ from tests.unit.model.recording.made import Made
 RECV, SEND = 128, 2
 
 
-def messages(schedule: Schedule) -> list[Operation]:
+def messages(schedule: Schedule) -> list[RankOperation]:
     return [step for step in schedule.steps if step.peer != step.rank]
 
 
@@ -28,10 +28,10 @@ def computation(schedule: Schedule, rank: int) -> int:
 
 def test_a_send_waits_for_what_its_program_had_received(tmp_path: Path) -> None:
     """Rank 0 sends; rank 1 waits, computes 300 ns and answers; rank 0 waits for that."""
-    Made(0, 5, 6).post(100, 50, 8, SEND).put(Kind.WAIT, 200).done(1000, 20, RECV, size=16).write(
-        tmp_path
-    )
-    Made(1, 6, 5).put(Kind.WAIT, 90).done(400, 10, RECV, size=8).post(700, 50, 16, SEND).write(
+    Made(0, 5, 6).post(100, 50, 8, SEND).put(CallKind.WAIT, 200).done(
+        1000, 20, RECV, size=16
+    ).write(tmp_path)
+    Made(1, 6, 5).put(CallKind.WAIT, 90).done(400, 10, RECV, size=8).post(700, 50, 16, SEND).write(
         tmp_path
     )
     schedule = from_folder(str(tmp_path))
@@ -50,7 +50,7 @@ def test_a_send_waits_for_what_its_program_had_received(tmp_path: Path) -> None:
 
 
 def test_a_wait_for_ones_own_completion_is_no_computation(tmp_path: Path) -> None:
-    made = Made(0, 5, 6).post(100, 50, 8).put(Kind.WAIT, 170).done(5000, 10).post(5030, 50, 8)
+    made = Made(0, 5, 6).post(100, 50, 8).put(CallKind.WAIT, 170).done(5000, 10).post(5030, 50, 8)
     made.write(tmp_path)
     Made(1, 6, 5).done(9000, opcode=RECV).write(tmp_path)
     # 20 ns until it waited, 30 ns after.
@@ -106,7 +106,7 @@ def test_a_message_to_a_process_without_a_recording_is_computation(tmp_path: Pat
 
 def test_datagrams_are_matched_by_sender(tmp_path: Path) -> None:
     Made(0, 5, 0, qp_type=4).post(100, 50, 8, SEND, peer=6).write(tmp_path)
-    Made(1, 6, 0, qp_type=4).put(Kind.WAIT, 90).done(400, 10, RECV, size=48, peer=5).post(
+    Made(1, 6, 0, qp_type=4).put(CallKind.WAIT, 90).done(400, 10, RECV, size=48, peer=5).post(
         450, 9, 8, SEND, peer=5
     ).write(tmp_path)
     first, second = messages(from_folder(str(tmp_path)))

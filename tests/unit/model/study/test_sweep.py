@@ -20,7 +20,7 @@ from nupa.model.errors import ModelError
 from nupa.model.study import runners
 from nupa.model.study import sweep as module
 from nupa.model.study.question import predict
-from nupa.model.study.sweep import Configuration, Row, configurations, from_table, sweep
+from nupa.model.study.sweep import Configuration, SweepRow, configurations, from_table, sweep
 
 ROOT = Path(__file__).parents[4]
 SMALL = configurations(["write:8..64", "allreduce:1M"], ["ib-hdr", "roce-100"], [2, 4])
@@ -95,7 +95,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Configuration]:
     seen: list[Configuration] = []
     solve = module.solve
 
-    def watched(one: Configuration) -> Row:
+    def watched(one: Configuration) -> SweepRow:
         seen.append(one)
         return solve(one)
 
@@ -191,7 +191,7 @@ def test_parquet_has_the_same_rows_and_is_resumed(
     parquet = pytest.importorskip("pyarrow.parquet")
     out = tmp_path / "x.parquet"
     rows = sweep(SMALL, str(out))
-    assert [Row(**row) for row in parquet.read_table(out).to_pylist()] == rows
+    assert [SweepRow(**row) for row in parquet.read_table(out).to_pylist()] == rows
     assert [each.name for each in tmp_path.iterdir()] == ["x.parquet"]
     seen = counted(monkeypatch)
     assert sweep(SMALL, str(out)) == rows

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nupa.model.errors import ModelError
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.profile import load
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.choice import estimates
@@ -17,14 +17,14 @@ GIB = 1 << 30
 
 
 def node(gpus: int, fabric: str) -> Network:
-    return Network(fabric, (Level("node", gpus, load(fabric)),))
+    return Network(fabric, (NetworkLevel("node", gpus, load(fabric)),))
 
 
 def nodes(count: int, gpus: int, fabric: str, net: str, planes: int = 1) -> Network:
-    between = Level("net", count, load(net), 3, planes=planes)
+    between = NetworkLevel("net", count, load(net), 3, planes=planes)
     if gpus == 1:
         return Network(net, (between,))
-    return Network(f"{fabric} + {net}", (Level("node", gpus, load(fabric)), between))
+    return Network(f"{fabric} + {net}", (NetworkLevel("node", gpus, load(fabric)), between))
 
 
 def taken(network: Network, size: int, operation: str = "all-reduce") -> str:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from nupa.model.errors import ModelError
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.profile import load
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.names import OPERATIONS
-from nupa.model.work.collectives.schedule import Schedule, Transfer
+from nupa.model.work.collectives.schedule import PartsTransfer, TransferSchedule
 from nupa.model.work.collectives.shape import Shape
 from nupa.model.work.collectives.transfers import TRANSFERS
 
@@ -23,10 +23,10 @@ NODES = ("nvls-tree", "collnet")
 
 
 def _network(nodes: int, local: int) -> Network:
-    node = Level("node", local, load("nvlink4"))
+    node = NetworkLevel("node", local, load("nvlink4"))
     if nodes == 1:
         return Network("node", (node,))
-    return Network("nodes", (node, Level("net", nodes, load("ib-ndr-sharp"))))
+    return Network("nodes", (node, NetworkLevel("net", nodes, load("ib-ndr-sharp"))))
 
 
 @dataclass
@@ -36,14 +36,14 @@ class Ranks:
     vectors: np.ndarray
     local: int
 
-    def members(self, each: Transfer) -> list[int]:
+    def members(self, each: PartsTransfer) -> list[int]:
         count = len(self.vectors)
         if each.peer == -1 and self.local > 1:
             first = each.rank // self.local * self.local
             return list(range(first, first + self.local))
         return list(range(each.rank % self.local, count, self.local))
 
-    def run(self, each: Transfer) -> None:
+    def run(self, each: PartsTransfer) -> None:
         parts = list(each.parts)
         if each.operation == "reduce":
             total = sum(self.vectors[member, parts] for member in self.members(each))
@@ -57,7 +57,7 @@ class Ranks:
             self.vectors[each.peer, parts] = self.vectors[each.rank, parts]
 
 
-def _execute(schedule: Schedule, ranks: Ranks, rng: random.Random) -> None:
+def _execute(schedule: TransferSchedule, ranks: Ranks, rng: random.Random) -> None:
     """Runs the transfers in a random order among those whose predecessors have completed."""
     missing = [len(each.after) for each in schedule.transfers]
     followers: list[list[int]] = [[] for _ in schedule.transfers]
@@ -178,6 +178,6 @@ def test_a_double_tree_divides_the_work_of_inner_nodes() -> None:
 
 
 def test_in_network_without_a_switch_that_reduces_names_the_fabric() -> None:
-    network = Network("node", (Level("node", 8, load("nvlink3")),))
+    network = Network("node", (NetworkLevel("node", 8, load("nvlink3")),))
     with pytest.raises(ModelError, match="nvlink3 does not reduce"):
         list(Collective("all-reduce", 1024, "nvls").operations(network))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from nupa.model.engine.predict import predict
 from nupa.model.engine.stages import stages
-from nupa.model.network.network import Level, Network
+from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.profile import load
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.names import OPERATIONS
-from nupa.model.work.collectives.rates import Rates
+from nupa.model.work.collectives.rates import LibraryRates
 from nupa.model.work.collectives.shape import Shape
 from nupa.model.work.phase import Pace
 
@@ -26,12 +26,12 @@ GIB = 1 << 30
 
 
 def node(gpus: int, fabric: str = "nvlink4") -> Network:
-    return Network(fabric, (Level("node", gpus, load(fabric)),))
+    return Network(fabric, (NetworkLevel("node", gpus, load(fabric)),))
 
 
 def nodes(count: int, gpus: int, net: str = "ib-ndr") -> Network:
-    inside = Level("node", gpus, load("nvlink4"))
-    return Network("nodes", (inside, Level("net", count, load(net), 3)))
+    inside = NetworkLevel("node", gpus, load("nvlink4"))
+    return Network("nodes", (inside, NetworkLevel("net", count, load(net), 3)))
 
 
 def sent(network: Network, work: Collective) -> list[float]:
@@ -119,7 +119,7 @@ def test_nvls_has_a_bus_bandwidth_above_a_rings(fabric: str, expected: float) ->
 def test_channels_of_a_pair_double_with_the_size() -> None:
     shape = Shape(node(8), load("nccl"))
     found = {
-        exponent: Rates(shape, "send-recv", "Simple", 1 << exponent).pair_channels()
+        exponent: LibraryRates(shape, "send-recv", "Simple", 1 << exponent).pair_channels()
         for exponent in (25, 26, 27, 28, 29, 34)
     }
     # 8 x H100: 80 GB/s to 64 MiB, then 162, 299 and the link's 356.

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from nupa.model.answer.answer import Answer
 from nupa.model.engine.choice import Engine
-from nupa.model.engine.composed import Demand, waits
+from nupa.model.engine.composed import StationDemand, waits
 from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
-from nupa.model.network.network import Level, Network
-from nupa.model.network.path import Link
+from nupa.model.network.network import Network, NetworkLevel
+from nupa.model.network.path import Cable
 from nupa.model.network.text import parse
 from nupa.model.profile.profile import load
 from nupa.model.work.storage import Storage, Transport
@@ -35,7 +35,7 @@ TRANSPORTS = st.sampled_from(["rdma", "tcp"])
 
 
 def _pair(fabric: str = "roce-100", endpoints: int = 2) -> Network:
-    return Network(fabric, (Level("switch", endpoints, load(fabric)),))
+    return Network(fabric, (NetworkLevel("switch", endpoints, load(fabric)),))
 
 
 def _iops(answer: Answer, work: Storage) -> float:
@@ -64,7 +64,7 @@ def test_waits_are_those_of_the_exact_analysis_within_eight_percent(
     demands: list[float], think: float, depth: int
 ) -> None:
     alone = think + sum(demands)
-    found = depth / (alone + sum(waits(alone, depth, [Demand("", d) for d in demands])))
+    found = depth / (alone + sum(waits(alone, depth, [StationDemand("", d) for d in demands])))
     assert found == pytest.approx(_exact(alone, depth, demands), rel=0.08)
     assert found <= min(depth / alone, 1 / max(demands)) * (1 + 1e-9)  # asymptotic bounds
 
@@ -73,7 +73,7 @@ def test_throughput_by_depth_is_that_of_a_measured_iser_target() -> None:
     # The ends of the curve are given, and that both ends have one thread, which its depth fills to
     # 162,000; what lies between must come out.
     alone, core = 1e9 / ISER[1], 1e9 / 162_000
-    ends = [Demand("initiator", core), Demand("target", core)]
+    ends = [StationDemand("initiator", core), StationDemand("target", core)]
     errors = []
     for depth, measured in ISER.items():
         found = depth / (alone + sum(waits(alone, depth, ends))) * 1e9
@@ -215,8 +215,8 @@ def test_a_saturated_port_is_the_rate_of_large_reads() -> None:
 
 
 def test_energy_is_that_of_the_messages_bits() -> None:
-    link = Link(load("lpo"), 50.0)
-    network = Network("lpo", (Level("leaf", 2, load("roce-400"), 1, link),))
+    link = Cable(load("lpo"), 50.0)
+    network = Network("lpo", (NetworkLevel("leaf", 2, load("roce-400"), 1, link),))
     reads = Storage(1 << 20, "read", 4)
     answer = predict(reads, network)
     bits = 4 * 8 * (1 << 20) * (4096 + 82) / 4096

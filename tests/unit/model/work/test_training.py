@@ -14,12 +14,12 @@ from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
 from nupa.model.network.generators import fat_tree, hpn_upn, rail
 from nupa.model.network.group import group
-from nupa.model.network.network import Level, Network
-from nupa.model.network.path import Link
+from nupa.model.network.network import Network, NetworkLevel
+from nupa.model.network.path import Cable
 from nupa.model.profile.profile import load
 from nupa.model.work.training.dispatch import Dispatch
 from nupa.model.work.training.inference import Inference
-from nupa.model.work.training.layout import Layout
+from nupa.model.work.training.layout import Parallelism
 from nupa.model.work.training.step import Training
 from nupa.model.work.training.transformer import Transformer
 
@@ -75,7 +75,7 @@ def test_parameters_are_those_of_published_models(
 def test_a_step_of_a_dense_model_is_six_operations_for_each_parameter_and_token(
     model: Transformer,
 ) -> None:
-    step = Training(model, Layout(), 16)
+    step = Training(model, Parallelism(), 16)
     assert step.flops == pytest.approx(6 * model.params * step.tokens, rel=0.05)
 
 
@@ -101,7 +101,7 @@ def test_runs_of_megatron_are_predicted_by_an_eighth_on_average() -> None:
         model = Transformer(layers, hidden, heads, 51200, 2048, gated=False, tied=True)
         assert model.params / 1e9 == pytest.approx(billions, rel=0.02)
         step = Training(
-            model, Layout(tp, pp, gpus // tp // pp), batch, recompute=True,
+            model, Parallelism(tp, pp, gpus // tp // pp), batch, recompute=True,
             sequence_parallel=False, sharded=False, processor="a100-80g",
         )  # fmt: skip
         answer = predict(step, rail(gpus, "nvlink3", "ib-hdr"))
@@ -123,7 +123,7 @@ def test_runs_of_megatron_are_predicted_by_an_eighth_on_average() -> None:
 def test_llama_3_on_8192_and_16384_gpus_is_within_a_tenth() -> None:
     rates = []
     for gpus, dp, tflops in LLAMA_RUNS:
-        step = Training(LLAMA_405B, Layout(8, 16, dp), 2048, interleave=8)
+        step = Training(LLAMA_405B, Parallelism(8, 16, dp), 2048, interleave=8)
         answer = predict(step, rail(gpus, "nvlink4", "roce-400"))
         rates.append(step.utilisation(answer.time_ns, load("h100")) * 989.4)
         assert rates[-1] == pytest.approx(tflops, rel=0.1)
@@ -135,7 +135,7 @@ def test_llama_3_on_8192_and_16384_gpus_is_within_a_tenth() -> None:
 @settings(deadline=None, max_examples=30)
 def test_the_bubble_is_the_published_share(stages: int, batches: int, chunks: int) -> None:
     model = replace(SMALL, layers=16, vocab=1)  # the last stage has no more than the others
-    step = Training(model, Layout(1, stages, 1), batches, interleave=chunks)
+    step = Training(model, Parallelism(1, stages, 1), batches, interleave=chunks)
     found = predict(step, _gpus(8)).shares()
     bubble = found.get("pipeline bubble", 0.0)
     full = sum(found.get(name, 0.0) for name in ("computation", "pipeline", "pipeline bubble"))
@@ -148,17 +148,19 @@ def test_the_bubble_is_the_published_share(stages: int, batches: int, chunks: in
 @pytest.mark.parametrize(
     ("layout", "batch"),
     [
-        (Layout(), 2),
-        (Layout(1, 4), 8),
-        (Layout(1, 8), 4),  # fewer micro-batches than stages, and a large output matrix
-        (Layout(2, 2), 6),
-        (Layout(2, 2, 2, order=("tp", "pp", "dp")), 32),
-        (Layout(1, 1, 8, 8), 8),
+        (Parallelism(), 2),
+        (Parallelism(1, 4), 8),
+        (Parallelism(1, 8), 4),  # fewer micro-batches than stages, and a large output matrix
+        (Parallelism(2, 2), 6),
+        (Parallelism(2, 2, 2, order=("tp", "pp", "dp")), 32),
+        (Parallelism(1, 1, 8, 8), 8),
     ],
-    ids=lambda each: f"{each.tp}-{each.pp}-{each.dp}" if isinstance(each, Layout) else str(each),
+    ids=lambda each: (
+        f"{each.tp}-{each.pp}-{each.dp}" if isinstance(each, Parallelism) else str(each)
+    ),
 )
 def test_a_step_in_closed_form_is_the_step_operation_by_operation(
-    layout: Layout, batch: int
+    layout: Parallelism, batch: int
 ) -> None:
     model = Transformer(8, 4096, 32, 32000, 2048)
     if layout.ep > 1:
@@ -172,7 +174,7 @@ def test_a_step_in_closed_form_is_the_step_operation_by_operation(
 
 def test_the_operations_of_a_step_are_those_of_its_layout() -> None:
     model = replace(SMALL, layers=4)
-    step = Training(model, Layout(2, 2, 2), 8)
+    step = Training(model, Parallelism(2, 2, 2), 8)
     operations = list(step.operations(_gpus(8)))
     assert all(before < index for index, one in enumerate(operations) for before in one.after)
     assert {one.rank for one in operations} == set(range(8))
@@ -188,11 +190,11 @@ def test_the_operations_of_a_step_are_those_of_its_layout() -> None:
     across = sum(one.bytes for one in sent if abs(one.rank - one.peer) == 2)
     assert across == pytest.approx(weights, rel=1e-3)
     with pytest.raises(ModelError, match="single operations know one chunk a stage"):
-        list(Training(model, Layout(1, 2), 2, interleave=2).operations(_gpus(8)))
+        list(Training(model, Parallelism(1, 2), 2, interleave=2).operations(_gpus(8)))
 
 
 def test_without_communication_a_step_is_its_operations_over_the_rate() -> None:
-    step = Training(SMALL, Layout(), 4)
+    step = Training(SMALL, Parallelism(), 4)
     answer = predict(step, _gpus(8))
     chip = load("h100")
     computed = step.flops / (chip["flops"] * chip["flops_share"]) * 1e9
@@ -204,7 +206,7 @@ def test_100000_gpus_on_two_networks_are_faster_than_on_one_flat_network() -> No
     two = hpn_upn(100_000)
     flat = fat_tree(two.endpoints, "roce-400", radix=128)
     for tp in (8, 64):
-        step = Training(LLAMA_405B, Layout(tp, 14, 7168 // tp), 7168 * 16 // tp)
+        step = Training(LLAMA_405B, Parallelism(tp, 14, 7168 // tp), 7168 * 16 // tp)
         dual, single = predict(step, two), predict(step, flat)
         assert dual.ranks == single.ranks == 100_352
         # The scale-up network has nine times the rate: what tensor parallelism sends is faster.
@@ -217,8 +219,8 @@ def test_100000_gpus_on_two_networks_are_faster_than_on_one_flat_network() -> No
         assert saved["tensor parallel"] > 0.3 * (single.time_ns - dual.time_ns)
     # The wider the tensors, the more the scale-up network is worth.
     wide, narrow = (
-        predict(Training(LLAMA_405B, Layout(tp, 14, 7168 // tp), 7168), flat).time_ns
-        / predict(Training(LLAMA_405B, Layout(tp, 14, 7168 // tp), 7168), two).time_ns
+        predict(Training(LLAMA_405B, Parallelism(tp, 14, 7168 // tp), 7168), flat).time_ns
+        / predict(Training(LLAMA_405B, Parallelism(tp, 14, 7168 // tp), 7168), two).time_ns
         for tp in (64, 8)
     )
     assert wide > 2 * narrow
@@ -229,8 +231,8 @@ def test_energy_is_that_of_all_groups_and_differs_by_medium() -> None:
     work = Dispatch(1024, 4096, 64, 4)
     found = {}
     for medium in ("fro", "lpo"):
-        link = Link(load(medium), 50.0)
-        network = Network(medium, (Level("leaf", gpus, load("roce-400"), 1, link),))
+        link = Cable(load(medium), 50.0)
+        network = Network(medium, (NetworkLevel("leaf", gpus, load("roce-400"), 1, link),))
         found[medium] = predict(work, network)
     assert found["fro"].energy_pj is not None
     assert found["lpo"].energy_pj is not None
@@ -244,7 +246,7 @@ def test_energy_is_that_of_all_groups_and_differs_by_medium() -> None:
 
 
 def test_a_step_of_too_many_operations_is_refused_by_the_engines_that_run_each() -> None:
-    step = Training(replace(SMALL, layers=64), Layout(), 1 << 20)
+    step = Training(replace(SMALL, layers=64), Parallelism(), 1 << 20)
     assert predict(step, _gpus(8)).time_ns > 0
     with pytest.raises(ModelError, match="a step has more than 500000 operations"):
         predict(step, _gpus(8), engine="flows")
@@ -290,7 +292,7 @@ def test_dispatches_of_deepep_take_the_wire_and_at_most_a_half_more() -> None:
 
 
 def test_a_dispatch_in_closed_form_is_the_one_message_by_message() -> None:
-    network = Network("leaf", (Level("leaf", 16, load("ib-ndr")),))
+    network = Network("leaf", (NetworkLevel("leaf", 16, load("ib-ndr")),))
     work = Dispatch(1024, 7168, 256, 8)
     single = predict(work, network, engine="flows").time_ns
     assert single == pytest.approx(predict(work, network).time_ns, rel=0.05)
@@ -298,13 +300,13 @@ def test_a_dispatch_in_closed_form_is_the_one_message_by_message() -> None:
 
 def test_experts_on_the_scale_up_network_are_dispatched_faster() -> None:
     work = Dispatch(4096, 7168, 256, 8)
-    inside = Network("one domain", (Level("UPN", 64, load("upn")),))
-    between = Network("one plane", (Level("leaf", 64, load("roce-400")),))
+    inside = Network("one domain", (NetworkLevel("UPN", 64, load("upn")),))
+    between = Network("one plane", (NetworkLevel("leaf", 64, load("roce-400")),))
     assert predict(work, between).time_ns > 4 * predict(work, inside).time_ns
 
 
 def test_a_decoded_token_reads_all_weights_and_the_cache() -> None:
-    step = Inference(LLAMA_70B, Layout(8), 1, 2048)
+    step = Inference(LLAMA_70B, Parallelism(8), 1, 2048)
     answer = predict(step, _gpus(8))
     chip = load("h100")
     weights = 2 * (LLAMA_70B.params - 32000 * 8192) / 8
@@ -315,7 +317,7 @@ def test_a_decoded_token_reads_all_weights_and_the_cache() -> None:
 
 def test_prefill_is_computed_and_decoding_is_read() -> None:
     prefill, decode = (
-        predict(Inference(LLAMA_70B, Layout(8), 8, 4096, step), _gpus(8))
+        predict(Inference(LLAMA_70B, Parallelism(8), 8, 4096, step), _gpus(8))
         for step in ("prefill", "decode")
     )
     assert next(iter(prefill.shares())) == "computation"
@@ -324,7 +326,7 @@ def test_prefill_is_computed_and_decoding_is_read() -> None:
 
 
 def test_a_few_tokens_touch_a_few_experts() -> None:
-    one, many = (Inference(MIXTRAL, Layout(2), batch, 128) for batch in (1, 256))
+    one, many = (Inference(MIXTRAL, Parallelism(2), batch, 128) for batch in (1, 256))
     assert one.touched() == pytest.approx(2 / 8)
     assert many.touched() > 0.999
     assert one.read_bytes() < many.read_bytes()
@@ -335,7 +337,7 @@ def test_a_few_tokens_touch_a_few_experts() -> None:
 def test_more_sequences_never_take_less_time_and_a_slower_network_is_never_faster(
     tp: int, pp: int, dp: int, batches: int
 ) -> None:
-    layout = Layout(1 << tp, 1 << pp, 1 << dp)
+    layout = Parallelism(1 << tp, 1 << pp, 1 << dp)
     step = Training(SMALL, layout, batches << dp)
     more = Training(SMALL, layout, (batches + 1) << dp)
     fast, slow = (rail(512, "nvlink4", name) for name in ("ib-ndr", "ib-hdr"))
@@ -365,17 +367,29 @@ def test_a_group_has_its_members_and_no_more_neighbours_than_there_are(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Training(SMALL, Layout(dp=3), 4), "batch is 4: give a multiple of dp x micro"),
-        (lambda: Training(SMALL, Layout(pp=9), 9), "pp 9 x interleave 1 needs more than 8 layers"),
-        (lambda: Layout(dp=4, ep=3), "4 dp do not divide by 3 ep"),
-        (lambda: Layout(order=("tp", "dp")), "give tp, dp and pp once each"),
+        (
+            lambda: Training(SMALL, Parallelism(dp=3), 4),
+            "batch is 4: give a multiple of dp x micro",
+        ),
+        (
+            lambda: Training(SMALL, Parallelism(pp=9), 9),
+            "pp 9 x interleave 1 needs more than 8 layers",
+        ),
+        (lambda: Parallelism(dp=4, ep=3), "4 dp do not divide by 3 ep"),
+        (lambda: Parallelism(order=("tp", "dp")), "give tp, dp and pp once each"),
         (lambda: Transformer(1, 100, 3, 10, 10), "100 hidden do not divide by 3 heads"),
         (lambda: replace(MIXTRAL, top_k=9), "top_k is 9 of 8 experts"),
-        (lambda: Training(LLAMA_70B, Layout(), 1).plan(_gpus(8)), "GB a rank: h100 has 80 GB"),
-        (lambda: Inference(LLAMA_70B, Layout(), 1).plan(_gpus(8)), "GB a rank: h100 has 80 GB"),
-        (lambda: Training(SMALL, Layout(dp=16), 16).plan(_gpus(8)), "are 16 ranks"),
+        (lambda: Training(LLAMA_70B, Parallelism(), 1).plan(_gpus(8)), "GB a rank: h100 has 80 GB"),
+        (
+            lambda: Inference(LLAMA_70B, Parallelism(), 1).plan(_gpus(8)),
+            "GB a rank: h100 has 80 GB",
+        ),
+        (lambda: Training(SMALL, Parallelism(dp=16), 16).plan(_gpus(8)), "are 16 ranks"),
         (lambda: Dispatch(1, 1, 6, 1).plan(_gpus(8)), "6 experts do not divide by 8 ranks"),
-        (lambda: Training(SMALL, Layout(), 1, processor="ram").plan(_gpus(8)), "ram is a drive"),
+        (
+            lambda: Training(SMALL, Parallelism(), 1, processor="ram").plan(_gpus(8)),
+            "ram is a drive",
+        ),
     ],
 )
 def test_impossible_steps_are_errors_that_name_what_was_asked(make: object, message: str) -> None:
