@@ -64,6 +64,10 @@ KINDS: Mapping[str, FigureKind] = {
         "B", 0, "messages up to this size are copied from a GPU by the processor"
     ),
     "agree": FigureKind("B", 0, "messages above this size cost a library's proxy more"),
+    "peer_channels": FigureKind("1", 0, "channels of a library to one peer over a net"),
+    "peer_operations": FigureKind(
+        "1", 0, "operations of a channel, beyond which it has fewer channels to a peer"
+    ),
     "window": FigureKind("B", +1, "bytes in flight that credits or a congestion window permit"),
     "flow_rate": FigureKind("B/s", +1, "bytes that one queue pair, stream or channel reaches"),
     "bus": FigureKind("B/s", +1, "the host's bus at an endpoint"),

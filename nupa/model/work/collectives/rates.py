@@ -60,13 +60,31 @@ class LibraryRates:
         """
         step = self.shape.library["window"]
         most = self._most_channels("pair-channels")
+        limits = (step / 8, step * 32) if self.shape.nodes == 1 else (step / 2, step)
+        return self._channels_to_peer(most, self.bytes, *limits)
+
+    def net_channels(self) -> int:
+        """Returns the channels of a pair over the net: fewer, the more ranks share all channels.
+
+        NCCL, paths.cc, halves them until a channel has few operations; enqueue.cc as above.
+        """
+        library, ranks = self.shape.library, self.shape.ranks
+        step = library["window"]
+        most, all_channels = int(library["peer_channels"]), self._most_channels("pair-channels")
+        while most * ranks > all_channels * library["peer_operations"] and most > 1:
+            most //= 2
+        of_peer = self.bytes / (1 if self.operation == "send-recv" else ranks)
+        return self._channels_to_peer(most, of_peer, step / 2, step)
+
+    def _channels_to_peer(
+        self, most: int, size_bytes: float, smallest: float, largest: float
+    ) -> int:
+        """Returns the channels for a message, of which each takes *smallest* to *largest* bytes."""
         least = most
-        while least * self.shape.ranks > most and least > 1:
+        while least * self.shape.ranks > self._most_channels("pair-channels") and least > 1:
             least //= 2
-        single = self.shape.nodes == 1
-        smallest, largest = (step / 8, step * 32) if single else (step / 2, step)
-        found = max(1, min(least, ceil(self.bytes / smallest)))
-        while self.bytes / found > largest and found <= most // 2:
+        found = max(1, min(least, ceil(size_bytes / smallest)))
+        while size_bytes / found > largest and found <= most // 2:
             found *= 2
         return found
 
@@ -90,8 +108,9 @@ class LibraryRates:
 
     def _peer(self, level: int, net: bool) -> tuple[float, str]:
         if net:
-            share = self._cell("peer_rate", "one", level)
-            return self.port(level) * share, "channels to one peer"
+            most = self.port(level) * self._cell("peer_rate", "one", level)
+            channels = self.net_channels() * self.shape.library["flow_rate"]
+            return min(most, channels), "channels to one peer"
         kernel = self.port(level) * self._cell("kernel_rate", "ring", level)
         rate = self.shape.cell("channel_rate", "pair", self.shape.gpu.name)
         channels = self.pair_channels() * rate
@@ -107,7 +126,8 @@ class LibraryRates:
         if peers > 1:
             small = self.bytes / self.shape.ranks <= self.shape.library["host_copy"]
             each = table.row("small-peer" if small else "peer", where, fabric)
-            found += (peers - 1) * each[self.protocol]
+            channels = self.net_channels() if net else 1
+            found += (peers - 1) * channels * each[self.protocol]
         if net and name == "tree":
             found += self.proxy_ns(self.bytes / _TREE_CHANNEL_BYTES)
             profile = self.shape.network.levels[level].profile

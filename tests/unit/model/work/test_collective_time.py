@@ -126,6 +126,25 @@ def test_channels_of_a_pair_double_with_the_size() -> None:
     assert found == {25: 4, 26: 4, 27: 8, 28: 16, 29: 32, 34: 32}
 
 
+@pytest.mark.parametrize(("local", "channels"), [(2, 2), (4, 2), (8, 1)])
+def test_a_pair_over_the_net_has_fewer_channels_where_many_ranks_share_them(
+    local: int, channels: int
+) -> None:
+    """Checks NCCL 2.18 to 2.28, paths.cc: 2 channels, halved while ranks x channels > 4 x 32."""
+    shape = Shape(nodes(10, local), load("nccl"))
+    rates = LibraryRates(shape, "send-recv", "Simple", 1 << 30)
+    assert rates.net_channels() == channels
+    port = 0.525 * 50e9
+    assert rates.limit("peer", shape.first_net)[0] == pytest.approx(min(port, 14e9 * channels))
+
+
+def test_small_exchanges_have_one_channel_to_each_peer() -> None:
+    shape = Shape(nodes(10, 4), load("nccl"))
+    small = LibraryRates(shape, "all-to-all", "Simple", 40 * 65536)
+    large = LibraryRates(shape, "all-to-all", "Simple", 40 << 20)
+    assert (small.net_channels(), large.net_channels()) == (1, 2)
+
+
 def test_chunks_of_in_network_reduction_double_at_64_mib_and_1_gib() -> None:
     def rate(size: int) -> float:
         (phase,) = Collective("all-reduce", size).plan(node(8)).phases
