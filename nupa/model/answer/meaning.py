@@ -46,7 +46,7 @@ MEANINGS: Mapping[str, str] = {
     "single rate": "messages of one packet are fetched one after the other",
     "bus": "the host's bus at an endpoint",
     "window": "bytes in flight that credits or a window permit",
-    "kernels": "the GPU's kernels copy no faster",
+    "kernels": "the library's kernels on the GPU copy no faster: the ports could",
     "in-network reduction": "the switches reduce at this part of their rate",
     "channels": "the library's channels reach no more",
     "channels to one peer": "the library's channels to one peer reach no more",

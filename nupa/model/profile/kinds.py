@@ -26,7 +26,7 @@ KINDS: Mapping[str, FigureKind] = {
     "line": FigureKind("B", 0, "payload of a full load or store on the wire", positive=True),
     "line_header": FigureKind("B", -1, "bytes on the wire of a load or store beside its payload"),
     "ports": FigureKind(
-        "1", 0, "ports of an endpoint, which a long transfer uses together", positive=True
+        "1", +1, "ports of an endpoint, which a long transfer uses together", positive=True
     ),
     # --- the stages of one message ---------------------------------------------------------
     "post": FigureKind("ns", -1, "the program posts: the work request is written"),

@@ -27,19 +27,6 @@ def total(network: Network, operation: str, size: int) -> float:
     return sum(stages(network, operation, size).values())
 
 
-def test_a_write_of_clussys_fpga_takes_1_72_us_stage_by_stage() -> None:
-    found = predict(Perftest("write", 2), pair("clussys-fpga"))
-    assert found.time_ns == pytest.approx(1720, abs=0.5)
-    assert found.high_ns == pytest.approx(2580, abs=0.5)  # the published 99th percentile
-    assert {stage.name for stage in found.stages} == {
-        "post", "doorbell", "descriptor fetch", "payload fetch", "serialisation", "switches",
-        "write to memory", "completion",
-    }  # fmt: skip
-    channel = {"payload fetch", "serialisation", "switches", "write to memory"}
-    dma = sum(stage.ns for stage in found.stages if stage.name in channel)
-    assert dma == pytest.approx(600, rel=0.02)  # the maker's claim for the DMA channel
-
-
 def test_the_end_of_inline_sends_costs_the_fetch_of_the_payload() -> None:
     network = pair("ib-hdr")
     limit = int(load("ib-hdr")["inline"])

@@ -62,6 +62,7 @@ class _Estimator:
         self.per_node = shape.port_rate(shape.net) * shape.local * self.share("net")
         links = shape.table("estimate_link").rows
         own = shape.gpu.name in links or shape.gpu.name.split("-")[0] in links
+        self.known = own  # the library's search and its table of links name this fabric
         self.link = (
             shape.cell("estimate_link", "ring", shape.gpu.name)
             if own
@@ -132,7 +133,7 @@ class _Estimator:
         heads = self.shape.local
         if not efficiency or heads < 2 or "reduce_efficiency" not in self.shape.gpu.figures:
             return 0.0
-        speeds = self.shape.table("estimate_speed").values(self.generation)
+        speeds = self.shape.table("estimate_speed").values(self.generation) if self.known else ()
         total = self.shape.port_rate(self.shape.node)
         speed = next((each for each in speeds if each * heads <= total), self.link / heads)
         rate = 2 * speed * efficiency * (heads - 1) / heads

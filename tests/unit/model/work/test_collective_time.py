@@ -92,30 +92,6 @@ def test_an_exchange_between_nodes_sends_what_is_elsewhere() -> None:
     assert between == pytest.approx(GIB * 24 / 32)
 
 
-#: Both directions in GB/s of all links of a GPU: NVIDIA's table.
-NVLINK = {"nvlink1": 160, "nvlink2": 300, "nvlink3": 600, "nvlink4": 900, "nvlink5": 1800}
-
-
-@pytest.mark.parametrize(("fabric", "both"), NVLINK.items())
-def test_the_table_of_nvlink_and_what_a_ring_makes_of_it(fabric: str, both: float) -> None:
-    level = node(8, fabric).levels[0]
-    rate = level.profile["rate"] * level.ways
-    assert 2 * rate == pytest.approx(both * 1e9)
-    answer = predict(Collective("all-reduce", 16 * GIB, "ring"), node(8, fabric))
-    # A ring reaches 0.76 to 0.81 of one direction: 235, 365 and 682 GB/s on Ampere to Blackwell.
-    assert 0.74 * rate < answer.busbw_bytes_per_s < 0.82 * rate
-
-
-@pytest.mark.parametrize(("fabric", "expected"), [("nvlink4", 480.0), ("nvlink5", 838.0)])
-def test_nvls_has_a_bus_bandwidth_above_a_rings(fabric: str, expected: float) -> None:
-    network = node(8, fabric)
-    nvls = predict(Collective("all-reduce", 16 * GIB), network)
-    ring = predict(Collective("all-reduce", 16 * GIB, "ring"), network)
-    assert nvls.algorithm == "nvls/Simple"
-    assert nvls.busbw_bytes_per_s == pytest.approx(expected * 1e9, rel=0.03)
-    assert nvls.time_ns < ring.time_ns
-
-
 def test_channels_of_a_pair_double_with_the_size() -> None:
     shape = Shape(node(8), load("nccl"))
     found = {
@@ -169,15 +145,6 @@ def test_a_process_with_more_gpus_launches_later() -> None:
         for work in (Collective("all-reduce", 8), Collective("all-reduce", 8, gpus_per_process=8))
     )
     assert eight - one == pytest.approx(7 * 1200)
-
-
-def test_reduction_in_the_switches_shortens_ualinks_pod() -> None:
-    plain, reducing = (
-        predict(Collective("all-reduce", GIB), node(1024, fabric))
-        for fabric in ("ualink-200g", "ualink-common-2.0")
-    )
-    assert reducing.algorithm == "ualink/Simple"
-    assert 1.5 < plain.time_ns / reducing.time_ns < 2.5
 
 
 def test_a_tree_in_a_large_domain_is_no_chain_of_all_ranks() -> None:
