@@ -17,6 +17,7 @@ Makes a fabric of two hosts and does on it:
          TCP on loopback, and shows both by message size
   fio    runs one fio job over RDMA and over TCP on nupa_net0, and shows both by block size;
          alone it takes more sizes and depths
+The last line predicts one of the programs for three real fabrics, as `nupa model predict` does.
 Takes a minute.  Exit code: 0 if all of it worked, else 1.
 """
 

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from nupa.base.quantity import say_bytes
-from nupa.measure import chart
+from nupa.measure import chart, elsewhere
 from nupa.measure.chart import Chart, Point
+from nupa.measure.elsewhere import Elsewhere
 from nupa.measure.raw import Tcp
 from nupa.measure.report import StepReport
 from nupa.measure.text import UNICODE, ReportGlyphs, format_number, format_ratio, table
@@ -56,6 +57,7 @@ class Results(StepReport):
     transfers: list[FileTransfer] = field(default_factory=list)
     contests: list[RateComparison] = field(default_factory=list)
     programs: str = "perftest"  #: by which latency and bandwidth were measured
+    elsewhere: list[Elsewhere] = field(default_factory=list)  #: of one of these programs
 
     @property
     def ok(self) -> bool:
@@ -114,7 +116,7 @@ class Results(StepReport):
 
 
 def render(results: Results, *, width: int = 80, glyphs: ReportGlyphs = UNICODE) -> str:
-    """Returns tables, charts and the verdict."""
+    """Returns tables, charts, the verdict, and what a program would take on other fabrics."""
 
     def drawn(*charts: Chart) -> list[str]:
         return [chart.render(c, width=width, glyphs=glyphs) for c in charts if c.points]
@@ -135,7 +137,8 @@ def render(results: Results, *, width: int = 80, glyphs: ReportGlyphs = UNICODE)
     where = f"{results.hosts[0]} and {results.hosts[1]}, {movers} {results.mover or 'not seen'}"
     broken = [_HEADINGS[t.operation] for t in results.transfers if not t.intact]
     damage = f". Data damaged by {', '.join(broken)}" if broken else ""
-    return results.text(parts, where, damage)
+    text = results.text(parts, where, damage)
+    return "\n".join([text, *([elsewhere.say(results.elsewhere)] if results.elsewhere else [])])
 
 
 def _latency_table(results: Results, glyphs: ReportGlyphs) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from nupa.base.progress import Progress
 from nupa.base.quantity import say_bytes
-from nupa.measure import perf, raw, transfer, versus
+from nupa.measure import elsewhere, perf, raw, transfer, versus
 from nupa.measure.control import FileOperation, TransferError
 from nupa.measure.perf import PerfError
 from nupa.measure.results import Results
@@ -167,6 +167,9 @@ class Suite:
                 self._step(label, partial(self._transfer, carrier))
         if "sizes" in self._plan.parts:
             self._all_sizes()
+        self.results.elsewhere = elsewhere.predict(
+            self.results.latency, own_loops=self.results.programs != "perftest"
+        )
         self.results.elapsed_s = self._clock() - self._start_s
         return self.results
 

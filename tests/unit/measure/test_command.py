@@ -43,6 +43,7 @@ def test_the_demo_sends_intact_files_by_each_operation_and_leaves_no_fabric(
     for transfer in found["transfers"]:
         assert transfer["sent_sha256"] == transfer["received_sha256"]
     assert found["mover"] == mover
+    assert [at["fabric"] for at in found["elsewhere"]] == ["ib-hdr", "roce-400", "nupa-448"]
     assert "[1/7]" in done.stderr
     assert not [name for name in registry.names() if name.startswith("demo-")]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nupa.measure import plot
+import nupa.model
+from nupa.measure import elsewhere, plot
 from nupa.measure.raw import Tcp
 from nupa.measure.results import FileTransfer, Results, render
 from nupa.measure.text import ASCII
@@ -172,3 +173,27 @@ def test_fios_figures_are_in_the_json_with_their_ratio() -> None:
     ]
     assert found[0]["rdma"]["operations_per_s"] == 1e6
     assert found[0]["tcp"]["bytes_per_s"] == 4096 * 2e5
+
+
+def test_the_last_line_is_what_the_program_would_take_on_three_fabrics() -> None:
+    made = results()
+    assert len(shown(made).splitlines()[-1]) < 80  # nothing was predicted: the verdict
+    made.elsewhere = elsewhere.predict(made.latency)
+    line = shown(made).splitlines()[-1]
+    assert line.startswith("Elsewhere: ib_send_lat of 2 B, 0.500 µs here, is predicted to take")
+    assert len(elsewhere.FABRICS) == 3
+    for fabric in elsewhere.FABRICS:
+        answer = nupa.model.predict("send:2", fabric)
+        low, us, high = (ns / 1e3 for ns in (answer.low_ns, answer.time_ns, answer.high_ns))
+        star = "*" if answer.warnings else ""
+        assert f" {us:.2f}{star} on {fabric} ({low:.2f} to {high:.2f})" in line
+    assert line.endswith("; * has warnings.")
+    assert len(json.loads(json.dumps(made.to_json()))["elsewhere"]) == 3
+
+
+def test_a_write_is_predicted_rather_than_a_send_and_a_file_alone_predicts_nothing() -> None:
+    latency = {"send": [Latency(8, 1, 1, 1, 1, 1)], "write": [Latency(8, 1, 1, 1, 1, 1)]}
+    assert {at.program for at in elsewhere.predict(latency)} == {"ib_write_lat"}
+    own = elsewhere.predict(latency, own_loops=True)
+    assert {at.program for at in own} == {"nupa perf write lat"}
+    assert elsewhere.predict({"atomic": [Latency(8, 1, 1, 1, 1, 1)]}) == []
