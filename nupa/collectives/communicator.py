@@ -47,7 +47,7 @@ class Communicator(Closing):
     All ranks make the same calls in the same order.  An array is a contiguous NumPy array of
     float16, float32, float64, int32, int64, uint32, uint64 or bfloat16 (ml_dtypes; or uint16 with
     type_="bf16").  Operators: add, min, max; for integers also and, or, xor.  algorithm None:
-    in-network where the ranks can be a group (distinct hosts at one switch), else tree for small
+    in-network where the ranks can be a group (distinct hosts, 48 at most), else tree for small
     arrays and ring for others.
 
     LocalError: a wrong argument, before anything was sent.  RankError: another rank died, failed,
@@ -84,7 +84,7 @@ class Communicator(Closing):
             self.host: HostInfo = fabric.host(_host(fabric, rank, host))
             board = Board(fabric, self.host, name, rank, size, deadline_s)
             self._board = stack.enter_context(board)
-            self._refusal = refusal(fabric, board)
+            self._refusal = refusal(board)
             self._inner = stack.enter_context(ExitStack())
             self._stack = stack.pop_all()
 

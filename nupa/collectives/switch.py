@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives in the network: ranks put their arrays into a group, and the switch computes.
+"""Collectives in the network: ranks put their arrays into a group, and the switches compute.
 
-A reduction takes ranks in the order of their hosts' numbers, in the accumulator of the type
-(csrc/region/group/reduce.h): its bits depend on nothing else.
+A reduction takes ranks in the order of the group's tree (csrc/region/group/tree.h), in the
+accumulator of the type (csrc/region/group/reduce.h): its bits depend on nothing else.
 """
 
 from __future__ import annotations
@@ -31,17 +31,13 @@ RANKS_MAX = 48
 _COUNTER = STAGE_BYTES  # behind them: how many ranks came to how many barriers
 
 
-def refusal(fabric: Fabric, board: Board) -> str:
+def refusal(board: Board) -> str:
     """Returns why the ranks cannot be a group, the same at each rank; empty if they can."""
     hosts = [board.host(rank) for rank in range(board.size)]
     if len(set(hosts)) < len(hosts):
         return "several ranks are on one host, and a member of a group is a host"
     if len(hosts) > RANKS_MAX:
         return f"{len(hosts)} ranks: {RANKS_MAX} at most map each other's memory"
-    ports = fabric.ports
-    switches = {ports[ports[fabric.hosts[host].port].peer].node for host in hosts}
-    if len(switches) > 1:
-        return "their hosts are at different switches, and one switch executes a group's requests"
     return ""
 
 
@@ -52,7 +48,7 @@ class SwitchReduction(Closing):
     """
 
     def __init__(self, fabric: Fabric, host: HostInfo, board: Board) -> None:
-        why = refusal(fabric, board)
+        why = refusal(board)
         if why:
             raise LocalError(f"in-network: {why}: use ring or tree", errno.EOPNOTSUPP)
         self._board = board

@@ -308,11 +308,11 @@ class Fabric(OpenFabric):
         return Pool(self)
 
     def group(self, hosts: Sequence[str | int | HostInfo], size: int, name: str = "") -> Group:
-        """Makes a group: zeroed memory of *size* bytes at each of *hosts*, which their switch
-        stores to, loads from and reduces as one.  *name*: for find_group of other processes.
+        """Makes a group: zeroed memory of *size* bytes at each of *hosts*, which the switches
+        store to, load from and reduce as one.  *name*: for find_group of other processes.
 
-        LocalError: no host, more than 64, one given twice, hosts at several switches (EXDEV), a
-        name that is taken (EEXIST) or too long; FabricError: no room.
+        LocalError: no host, more than 64, one given twice, a name that is taken (EEXIST) or too
+        long; FabricError: no room.
         """
         from nupa.memory.group import make
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Groups: memory of several hosts, on which their switch computes (csrc/region/group/group.h)."""
+"""Groups: memory of several hosts, on which the switches between them compute.
+
+csrc/region/group/group.h says what a request does, csrc/region/group/tree.h in which order.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from nupa.base.errors import LocalError
 from nupa.core.segment import WHY_BYTES, check, text
 from nupa.memory import reduction
 from nupa.memory.pool import Pool
-from nupa.memory.region import host_of
+from nupa.memory.region import Region, RegionInfo, host_of
 from nupa.memory.window import Window, WindowError
 
 if TYPE_CHECKING:
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 
     from nupa.core.open_fabric import OpenFabric
     from nupa.core.segment import HostInfo
-    from nupa.memory.region import Region
 
 #: Hosts of a group, at most.
 MEMBERS_MAX: int = lib.NUPA_GROUP_MEMBERS_MAX
@@ -35,8 +37,8 @@ class Group:
     """Regions of equal size, one of each host, as Fabric.group makes them and find_group finds
     them; a context manager that frees them.
 
-    A member's memory is at its host.  Requests of a GroupWindow go to the switch, which executes
-    them on all members, in the order of the hosts' numbers.
+    A member's memory is at its host.  Requests of a GroupWindow go to the switches, which execute
+    them on all members: at one switch in the order of the hosts' numbers, then up the tree.
     """
 
     def __init__(self, fabric: OpenFabric, name: str, regions: Sequence[Region]) -> None:
@@ -78,7 +80,7 @@ class GroupWindow(Closing):
     """A group as one of its hosts sees it: Group.map makes it.
 
     `window` is the host's own memory, for loads and stores that no other member sees.  The methods
-    are requests to the switch; offsets and sizes are in bytes, multiples of the element's.
+    are requests to the switches; offsets and sizes are in bytes, multiples of the element's.
 
     >>> from nupa.fabric import Fabric
     >>> with Fabric(hosts=2) as fabric, fabric.group(["host0", "host1"], 4096) as group:
@@ -89,7 +91,7 @@ class GroupWindow(Closing):
     (b'\\x06\\x00\\x00\\x00', b'\\x03')
 
     LocalError: outside, not aligned, no such type or operator.  WindowError: the link of a member
-    went down, or its memory is gone: the group is lost for good.
+    or one between switches went down, or memory is gone: the group is lost for good.
     """
 
     def __init__(self, group: Group, host: HostInfo) -> None:
@@ -114,7 +116,7 @@ class GroupWindow(Closing):
             rc = lib.nupa_group_new(
                 fabric.handle, host.index, members, views, len(views), out, why, WHY_BYTES
             )
-            check_group(rc, f"cannot map {group} as {host.name}", text(why))
+            check(rc, f"cannot map {group} as {host.name}", text(why))
             self._group: Any = ffi.gc(out[0], lib.nupa_group_free)
             self._windows = windows
             self._stack = stack.pop_all()
@@ -158,7 +160,7 @@ class GroupWindow(Closing):
     def reduce_store(self, offset: int, size: int, type_: str, operator: str = "add") -> None:
         """Reduces the members' elements to one array and stores it to each member.
 
-        Each link passes the bytes once in each direction.
+        Each host's link passes the bytes once in each direction.
         """
         numbers = reduction.numbers(type_, operator)
         rc = lib.nupa_group_reduce_store(
@@ -190,6 +192,12 @@ class GroupWindow(Closing):
         culprit = self.group.fabric.hosts[self._culprit[0]].name
         if rc == -errno.ENETDOWN:
             raise WindowError(f"{what}: the link of {culprit} went down: map the group again", -rc)
+        if rc == -errno.EHOSTUNREACH:
+            raise WindowError(
+                f"{what}: a link between the switches on the way to {culprit} went down: map the "
+                "group again",
+                -rc,
+            )
         if rc == -errno.ESTALE:
             raise WindowError(f"{what}: the memory of {culprit} is gone", -rc)
         check(rc, what)
@@ -207,7 +215,6 @@ def make(
         if indices.count(index) > 1:
             raise LocalError(f"{what}: {fabric.hosts[index].name} is given twice", errno.EINVAL)
     _check_name(fabric, name, what)
-    _check_switch(fabric, indices, what)
     everyone = [fabric.hosts[index] for index in indices]
     with ExitStack() as stack:
         regions = []
@@ -221,16 +228,18 @@ def make(
 
 def find(fabric: OpenFabric, name: str) -> Group:
     """Returns the group of that name.  LocalError: there is none (ENOENT)."""
-    found: dict[int, Region] = {}
-    many = 0
-    for region in Pool(fabric).regions():
-        tag = _TAG.fullmatch(region.tag)
+    # A process that died while it made a group leaves some of its regions: each process has a set.
+    sets: dict[tuple[int, int], dict[int, RegionInfo]] = {}
+    for info in Pool(fabric).infos():
+        tag = _TAG.fullmatch(info.tag)
         if tag is not None and tag["name"] == name and name:
-            found[int(tag["place"])] = region
-            many = int(tag["many"])
-    if not found or len(found) != many:
+            found = sets.setdefault((info.pid, int(tag["many"])), {})
+            found[int(tag["place"])] = info
+    whole = [found for (_, many), found in sets.items() if sorted(found) == list(range(many))]
+    if not whole:
         raise LocalError(f"there is no group {name!r}: `nupa pool ls` lists regions", errno.ENOENT)
-    return Group(fabric, name, [found[place] for place in range(many)])
+    newest = max(whole, key=lambda found: found[0].id)
+    return Group(fabric, name, [Region(fabric, newest[place]) for place in sorted(newest)])
 
 
 def _check_name(fabric: OpenFabric, name: str, what: str) -> None:
@@ -243,24 +252,3 @@ def _check_name(fabric: OpenFabric, name: str, what: str) -> None:
     except LocalError:
         return
     raise LocalError(f"{what} named {name!r}: there is one", errno.EEXIST)
-
-
-def _check_switch(fabric: OpenFabric, indices: Sequence[int], what: str) -> None:
-    """Refuses hosts at several switches, before any memory is allocated."""
-    ports = fabric.ports
-    switches = {i: ports[ports[fabric.hosts[i].port].peer].node for i in indices}
-    other = next((i for i in indices if switches[i] != switches[indices[0]]), None)
-    if other is not None:
-        one, two = fabric.hosts[indices[0]].name, fabric.hosts[other].name
-        raise LocalError(
-            f"{what}: {one} and {two} are at different switches, and one switch executes a "
-            "group's requests: use a ring or a tree (nupa.collectives)",
-            errno.EXDEV,
-        )
-
-
-def check_group(rc: int, what: str, why: str) -> None:
-    """Checks as segment.check(), with EXDEV as the caller's error."""
-    if rc == -errno.EXDEV:
-        raise LocalError(f"{what}: {why}", errno.EXDEV)
-    check(rc, what, why)

@@ -1,38 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Requests of groups, which the process of the requester executes in the switch's place: block by
+ * Requests of groups, which the process of the requester executes in the switches' place: block by
  * block, all members of a block one after the other (G2). */
 #include "region/group/group.h"
 
 #include "base/atomics.h"
 #include "base/explain.h"
-#include "region/region.h"
-#include "segment/layout/geometry.h"
+#include "region/group/tree.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_ELEMENTS 1024u
-
-struct member {
-	struct nupa_view *view;
-	uint32_t host;
-	uint32_t downs; /* how often its link had gone down when the group was made (G4) */
-};
+#define BLOCK_ELEMENTS 512u
+#define BLOCK_BYTES (BLOCK_ELEMENTS * NUPA_REDUCE_ACCUMULATOR_BYTES)
 
 struct nupa_group {
 	struct nupa_fabric *fabric;
 	uint64_t bytes;
-	uint32_t requester, n;
-	struct member members[];
+	struct nupa_view *views[NUPA_GROUP_MEMBERS_MAX];
+	struct nupa_tree tree;
 };
 
 /* --- made -------------------------------------------------------------------------- */
-
-static uint32_t switch_of(const struct nupa_fabric *fabric, uint32_t host)
-{
-	return fabric->ports[fabric->ports[fabric->hosts[host].port].peer].node;
-}
 
 static int check_member(const struct nupa_fabric *fabric, const uint32_t *hosts,
 			struct nupa_view *const *members, uint32_t i, char *why, size_t why_bytes)
@@ -47,11 +36,6 @@ static int check_member(const struct nupa_fabric *fabric, const uint32_t *hosts,
 				    "the memory of host %u has another size than that of host %u, "
 				    "or is behind a cache",
 				    hosts[i], hosts[0]);
-	if (switch_of(fabric, hosts[i]) != switch_of(fabric, hosts[0]))
-		return nupa_explain(-EXDEV, why, why_bytes,
-				    "hosts %u and %u are at different switches: a group's requests "
-				    "are executed by one",
-				    hosts[0], hosts[i]);
 	return 0;
 }
 
@@ -74,21 +58,12 @@ int nupa_group_new(struct nupa_fabric *fabric, uint32_t requester, const uint32_
 		rc = nupa_explain(-EINVAL, why, why_bytes, "host %u is not a member", requester);
 	if (rc)
 		return rc;
-	group = calloc(1, sizeof(*group) + n * sizeof(group->members[0]));
+	group = calloc(1, sizeof(*group));
 	if (!group)
 		return nupa_explain(-ENOMEM, why, why_bytes, "no memory");
 	group->bytes = nupa_view_bytes(members[0]);
-	group->requester = requester;
-	group->n = n;
-	for (uint32_t i = 0; i < n && !rc; i++) {
-		struct member *member = &group->members[i];
-
-		member->view = members[i];
-		member->host = hosts[i];
-		if (!nupa_region_linked(fabric, hosts[i], hosts[i], &member->downs))
-			rc = nupa_explain(-ENETDOWN, why, why_bytes, "the link of host %u is down",
-					  hosts[i]);
-	}
+	memcpy(group->views, members, n * sizeof(*members));
+	rc = nupa_tree_make(&group->tree, fabric, hosts, n, requester, why, why_bytes);
 	if (rc) {
 		free(group);
 		return rc;
@@ -104,67 +79,18 @@ void nupa_group_free(struct nupa_group *group)
 	free(group);
 }
 
-/* --- links ------------------------------------------------------------------------- */
-
-static struct nupa_group_flow *flow_of(const struct nupa_fabric *fabric, uint32_t port)
-{
-	uint8_t *flows = (uint8_t *)fabric->sb + nupa_group_flows_off(&fabric->geometry);
-
-	return (struct nupa_group_flow *)(void *)flows + port;
-}
-
-static void count(const struct nupa_fabric *fabric, uint32_t port, uint64_t bytes)
-{
-	struct nupa_group_flow *flow = flow_of(fabric, port);
-
-	__atomic_fetch_add(&flow->bytes, bytes, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&flow->packets, (bytes + NUPA_MTU_BYTES - 1) / NUPA_MTU_BYTES,
-			   __ATOMIC_RELAXED);
-}
-
-/* The ways of a request's bytes: from whom to the switch, and from there to whom (G1). */
-enum way { TO_SWITCH = 1, FROM_SWITCH = 2 };
-
-static void pass(const struct nupa_group *group, uint64_t bytes, uint32_t all, uint32_t requester)
-{
-	const struct nupa_fabric *fabric = group->fabric;
-
-	for (uint32_t i = 0; i < group->n && bytes; i++) {
-		const uint32_t port = fabric->hosts[group->members[i].host].port;
-		const uint32_t ways =
-		    all | (group->members[i].host == group->requester ? requester : 0);
-
-		if (ways & TO_SWITCH)
-			count(fabric, port, bytes);
-		if (ways & FROM_SWITCH)
-			count(fabric, fabric->ports[port].peer, bytes);
-	}
-}
-
-int nupa_group_port(const struct nupa_fabric *fabric, uint32_t port, uint64_t *bytes,
-		    uint64_t *packets)
-{
-	if (port >= fabric->geometry.n_ports)
-		return -EINVAL;
-	*bytes = nupa_load_relaxed(&flow_of(fabric, port)->bytes);
-	*packets = nupa_load_relaxed(&flow_of(fabric, port)->packets);
-	return 0;
-}
+/* --- checks ------------------------------------------------------------------------ */
 
 static int look(const struct nupa_group *group, uint32_t *culprit)
 {
-	for (uint32_t i = 0; i < group->n; i++) {
-		const struct member *member = &group->members[i];
-		uint32_t downs;
+	const int rc = nupa_tree_look(&group->tree, group->fabric, culprit);
 
-		*culprit = member->host;
-		if (!nupa_region_linked(group->fabric, member->host, member->host, &downs) ||
-		    downs != member->downs)
-			return -ENETDOWN;
-		if (nupa_view_lost(member->view) != NUPA_VIEW_KEPT)
+	for (uint32_t i = 0; i < group->tree.n_members && !rc; i++) {
+		*culprit = group->tree.members[i].host;
+		if (nupa_view_lost(group->views[i]) != NUPA_VIEW_KEPT)
 			return -ESTALE;
 	}
-	return 0;
+	return rc;
 }
 
 static int check(const struct nupa_group *group, uint64_t offset, uint64_t bytes,
@@ -184,34 +110,57 @@ static int finish(const struct nupa_group *group, uint32_t *culprit)
 	return look(group, culprit);
 }
 
-/* --- requests ---------------------------------------------------------------------- */
+/* --- members' memory --------------------------------------------------------------- */
 
-static uint8_t *at(const struct member *member, uint64_t offset)
+static uint8_t *at(const struct nupa_group *group, uint32_t member, uint64_t offset)
 {
-	return (uint8_t *)nupa_view_at(member->view) + offset;
+	return (uint8_t *)nupa_view_at(group->views[member]) + offset;
 }
 
-#define STORE_PIECE(word)                                                                          \
-	if ((uintptr_t)(to + done) % sizeof(word) == 0 && bytes - done >= sizeof(word)) {          \
+/* Moves a word if the shared side, which is *shared*, is aligned to it. */
+#define PIECE(word, shared, move)                                                                  \
+	if ((uintptr_t)((shared) + done) % sizeof(word) == 0 && bytes - done >= sizeof(word)) {    \
 		word piece;                                                                        \
-		memcpy(&piece, from + done, sizeof(piece));                                        \
-		nupa_store_relaxed((word *)(void *)(to + done), piece);                            \
+		move(word);                                                                        \
 		done += sizeof(piece);                                                             \
 		continue;                                                                          \
 	}
+#define STORE(word)                                                                                \
+	memcpy(&piece, from + done, sizeof(piece));                                                \
+	nupa_store_relaxed((word *)(void *)(to + done), piece)
+#define LOAD(word)                                                                                 \
+	piece = nupa_load_relaxed((const word *)(const void *)(from + done));                      \
+	memcpy(to + done, &piece, sizeof(piece))
 
-/* Whole words, so that each element is stored whole (G3): its address is a multiple of its bytes.
- */
+/* Whole words, so that each element is moved whole (G3): its address is a multiple of its bytes. */
 static void store_words(uint8_t *to, const uint8_t *from, uint64_t bytes)
 {
-	uint64_t done = 0;
-
-	while (done < bytes) {
-		STORE_PIECE(uint64_t)
-		STORE_PIECE(uint32_t)
-		STORE_PIECE(uint16_t)
-		STORE_PIECE(uint8_t)
+	for (uint64_t done = 0; done < bytes;) {
+		PIECE(uint64_t, to, STORE)
+		PIECE(uint32_t, to, STORE)
+		PIECE(uint16_t, to, STORE)
+		PIECE(uint8_t, to, STORE)
 	}
+}
+
+static void load_words(uint8_t *to, const uint8_t *from, uint64_t bytes)
+{
+	for (uint64_t done = 0; done < bytes;) {
+		PIECE(uint64_t, from, LOAD)
+		PIECE(uint32_t, from, LOAD)
+		PIECE(uint16_t, from, LOAD)
+		PIECE(uint8_t, from, LOAD)
+	}
+}
+
+/* --- requests ---------------------------------------------------------------------- */
+
+/* Bytes of the requester that each member got. */
+static void spread(const struct nupa_group *group, uint64_t bytes)
+{
+	nupa_tree_count(&group->tree, group->fabric,
+			&(struct nupa_tree_passage){
+			    .down = bytes, .own_up = bytes, .trunk_down = bytes, .way_up = bytes });
 }
 
 int nupa_group_store(struct nupa_group *group, uint64_t offset, const void *from, uint64_t bytes,
@@ -222,20 +171,45 @@ int nupa_group_store(struct nupa_group *group, uint64_t offset, const void *from
 	if (rc)
 		return rc;
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	for (uint32_t i = 0; i < group->n; i++)
-		store_words(at(&group->members[i], offset), from, bytes);
-	pass(group, bytes, FROM_SWITCH, TO_SWITCH);
+	for (uint32_t i = 0; i < group->tree.n_members; i++)
+		store_words(at(group, i, offset), from, bytes);
+	spread(group, bytes);
 	return finish(group, culprit);
 }
 
-/* One block of all members, reduced. */
+/* A block of each level of the tree, and of one member. */
+struct blocks {
+	_Alignas(8) uint8_t level[NUPA_TREE_LEVELS_MAX][BLOCK_BYTES];
+	_Alignas(8) uint8_t loaded[BLOCK_BYTES];
+};
+
+/* Reduces one block of all members to level[0]. */
 static void combine(const struct nupa_group *group, uint64_t offset, uint64_t elements,
-		    uint32_t type, uint32_t operator_, void *accumulators)
+		    uint32_t type, uint32_t operator_, struct blocks *blocks)
 {
-	nupa_reduce_load(type, accumulators, at(&group->members[0], offset), elements);
-	for (uint32_t i = 1; i < group->n; i++)
-		nupa_reduce_take(type, operator_, accumulators, at(&group->members[i], offset),
-				 elements);
+	const uint32_t partial = nupa_reduce_accumulator(type);
+	const uint64_t bytes = elements * nupa_reduce_bytes(type);
+
+	for (uint32_t i = 0; i < group->tree.n_steps; i++) {
+		const struct nupa_tree_step *step = &group->tree.steps[i];
+		const uint8_t *operands =
+		    step->is_member ? blocks->loaded : blocks->level[step->level + 1];
+		const uint32_t kind = step->is_member ? type : partial;
+
+		if (step->is_member)
+			load_words(blocks->loaded, at(group, step->member, offset), bytes);
+		if (step->first)
+			nupa_reduce_load(kind, blocks->level[step->level], operands, elements);
+		else
+			nupa_reduce_take(kind, operator_, blocks->level[step->level], operands,
+					 elements);
+	}
+}
+
+/* Of partial results, which are accumulators. */
+static uint64_t partial_bytes(uint64_t bytes, uint32_t type)
+{
+	return bytes / nupa_reduce_bytes(type) * nupa_reduce_bytes(nupa_reduce_accumulator(type));
 }
 
 static int check_typed(const struct nupa_group *group, uint64_t offset, uint64_t bytes,
@@ -249,7 +223,7 @@ static int check_typed(const struct nupa_group *group, uint64_t offset, uint64_t
 int nupa_group_load_reduce(struct nupa_group *group, uint64_t offset, void *to, uint64_t bytes,
 			   uint32_t type, uint32_t operator_, uint32_t *culprit)
 {
-	_Alignas(8) uint8_t accumulators[BLOCK_ELEMENTS * NUPA_REDUCE_ACCUMULATOR_BYTES];
+	struct blocks blocks;
 	const uint64_t element_bytes = nupa_reduce_bytes(type);
 	int rc = check_typed(group, offset, bytes, type, operator_, culprit);
 
@@ -260,22 +234,29 @@ int nupa_group_load_reduce(struct nupa_group *group, uint64_t offset, void *to, 
 		const uint64_t left = (bytes - done) / element_bytes;
 
 		n = left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
-		combine(group, offset + done, n, type, operator_, accumulators);
-		nupa_reduce_round(type, (uint8_t *)to + done, accumulators, n);
+		combine(group, offset + done, n, type, operator_, &blocks);
+		nupa_reduce_round(type, (uint8_t *)to + done, blocks.level[0], n);
 	}
 	rc = finish(group, culprit);
 	if (rc)
 		memset(to, 0xff, bytes); /* V2: what is lost reads as all ones */
 	else
-		pass(group, bytes, TO_SWITCH, FROM_SWITCH);
+		nupa_tree_count(&group->tree, group->fabric,
+				&(struct nupa_tree_passage){
+				    .up = bytes,
+				    .own_down = bytes,
+				    .trunk_up = partial_bytes(bytes, type),
+				    .way_up = partial_bytes(bytes, type),
+				    .way_down = bytes,
+				});
 	return rc;
 }
 
 int nupa_group_reduce_store(struct nupa_group *group, uint64_t offset, uint64_t bytes,
 			    uint32_t type, uint32_t operator_, uint32_t *culprit)
 {
-	_Alignas(8) uint8_t accumulators[BLOCK_ELEMENTS * NUPA_REDUCE_ACCUMULATOR_BYTES];
-	_Alignas(8) uint8_t rounded[BLOCK_ELEMENTS * NUPA_REDUCE_ACCUMULATOR_BYTES];
+	struct blocks blocks;
+	uint8_t rounded[BLOCK_BYTES];
 	const uint64_t element_bytes = nupa_reduce_bytes(type);
 	int rc = check_typed(group, offset, bytes, type, operator_, culprit);
 
@@ -286,17 +267,24 @@ int nupa_group_reduce_store(struct nupa_group *group, uint64_t offset, uint64_t 
 		const uint64_t left = (bytes - done) / element_bytes;
 
 		n = left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS;
-		combine(group, offset + done, n, type, operator_, accumulators);
-		nupa_reduce_round(type, rounded, accumulators, n);
+		combine(group, offset + done, n, type, operator_, &blocks);
+		nupa_reduce_round(type, rounded, blocks.level[0], n);
 		/* A member that was lost has given all ones, which no other member gets. */
 		rc = finish(group, culprit);
 		if (rc)
 			return rc;
-		for (uint32_t i = 0; i < group->n; i++)
-			store_words(at(&group->members[i], offset + done), rounded,
-				    n * element_bytes);
+		for (uint32_t i = 0; i < group->tree.n_members; i++)
+			store_words(at(group, i, offset + done), rounded, n * element_bytes);
 	}
-	pass(group, bytes, TO_SWITCH | FROM_SWITCH, 0);
+	nupa_tree_count(&group->tree, group->fabric,
+			&(struct nupa_tree_passage){
+			    .up = bytes,
+			    .down = bytes,
+			    .trunk_up = partial_bytes(bytes, type),
+			    .trunk_down = bytes,
+			    .way_up = partial_bytes(bytes, type),
+			    .way_down = bytes,
+			});
 	return finish(group, culprit);
 }
 
@@ -338,10 +326,10 @@ int nupa_group_reduce(struct nupa_group *group, uint64_t offset, const void *fro
 	if (rc)
 		return rc;
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	for (uint32_t i = 0; i < group->n; i++)
+	for (uint32_t i = 0; i < group->tree.n_members; i++)
 		for (uint64_t done = 0; done < bytes; done += element_bytes)
-			reduce_element(at(&group->members[i], offset + done),
-				       (const uint8_t *)from + done, type, operator_);
-	pass(group, bytes, FROM_SWITCH, TO_SWITCH);
+			reduce_element(at(group, i, offset + done), (const uint8_t *)from + done,
+				       type, operator_);
+	spread(group, bytes);
 	return finish(group, culprit);
 }

@@ -203,6 +203,11 @@ uint32_t nupa_reduce_bytes(uint32_t type)
 	return type < NUPA_REDUCE_TYPES ? kinds[type].bytes : 0;
 }
 
+uint32_t nupa_reduce_accumulator(uint32_t type)
+{
+	return kinds[type].load ? NUPA_REDUCE_F32 : type; /* HALVES */
+}
+
 bool nupa_reduce_permits(uint32_t type, uint32_t operator_)
 {
 	if (type >= NUPA_REDUCE_TYPES || operator_ >= NUPA_REDUCE_OPERATORS)

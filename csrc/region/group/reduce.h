@@ -45,6 +45,9 @@ int nupa_reduce_into(void *into, const void *from, uint64_t count, uint32_t type
 
 #define NUPA_REDUCE_ACCUMULATOR_BYTES 8u /* of one element, at most */
 
+/* The type of a permitted type's accumulators, which can be operands themselves. */
+uint32_t nupa_reduce_accumulator(uint32_t type);
+
 /* Of operations that are permitted.  Accumulators are aligned to 8 bytes; elements need not be. */
 void nupa_reduce_load(uint32_t type, void *accumulators, const void *from, uint64_t count);
 void nupa_reduce_take(uint32_t type, uint32_t operator_, void *accumulators, const void *from,

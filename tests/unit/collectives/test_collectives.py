@@ -202,18 +202,33 @@ class Hosts:
         self.host = hosts.__getitem__
 
 
-def refused(fabric: Fabric, hosts: list[int]) -> str:
-    return refusal(fabric, Hosts(hosts))  # type: ignore[arg-type]
+def refused(hosts: list[int]) -> str:
+    return refusal(Hosts(hosts))  # type: ignore[arg-type]
 
 
-def test_ranks_on_one_host_or_at_two_switches_or_too_many_are_no_group() -> None:
-    with Fabric(topology=load("gpu24")) as fabric:
-        assert refused(fabric, [0, 1]) == ""
-        assert "several ranks are on one host" in refused(fabric, [0, 1, 0])
-        assert "different switches" in refused(fabric, [0, 12])
-    with Fabric(hosts=RANKS_MAX + 1) as fabric:
-        assert refused(fabric, list(range(RANKS_MAX))) == ""
-        assert "49 ranks: 48 at most" in refused(fabric, list(range(RANKS_MAX + 1)))
+def test_ranks_on_one_host_or_too_many_are_no_group() -> None:
+    assert refused([0, 1]) == ""
+    assert "several ranks are on one host" in refused([0, 1, 0])
+    assert refused(list(range(RANKS_MAX))) == ""
+    assert "49 ranks: 48 at most" in refused(list(range(RANKS_MAX + 1)))
+
+
+def test_hosts_at_several_switches_reduce_in_the_network() -> None:
+    """Ring and tree are not needed there: the links of hosts carry S, those of trunks S, too."""
+
+    def work(ranks: Communicator) -> str:
+        array = np.full(1 << 18, ranks.rank + 1, "i4")
+        assert (ranks.all_reduce(array) == 10).all()
+        return ranks.choose(array.nbytes)
+
+    made = load("gpu24")
+    with Fabric(topology=made) as fabric:
+        hosts = [0, 1, 12, 23]
+        assert len({made.ports[made.ports[host].peer].node for host in hosts}) > 1
+        assert run_ranks(4, work, fabric=fabric, hosts=hosts) == ["in-network"] * 4
+        for port in fabric.show()["ports"]:
+            moved = 4 * port["counters"]["port_xmit_data"]
+            assert moved < 64 or 1 << 20 <= moved < (1 << 20) + 100
 
 
 def test_examples() -> None:

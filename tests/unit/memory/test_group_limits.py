@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,6 @@ from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric
 from nupa.memory import reduction
 from nupa.memory.group import MEMBERS_MAX, NAME_BYTES_MAX, Group
-from nupa.topology.file import load
 from nupa.topology.topology import star
 from tests.unit.memory.grouped import SIZE, grouped
 
@@ -65,15 +66,6 @@ def test_names_of_types_and_operators_are_checked() -> None:
             window.load_reduce(0, 8, "f32", "mul")
 
 
-def test_hosts_at_different_switches_are_refused() -> None:
-    with Fabric(topology=load("gpu24")) as fabric:
-        with fabric.group(["gpu0", "gpu1"], SIZE):
-            pass
-        with pytest.raises(LocalError, match="gpu0 and gpu12 are at different switches"):
-            fabric.group(["gpu0", "gpu12"], SIZE)
-        assert fabric.pool.regions() == []
-
-
 def test_members_are_hosts_of_the_fabric_once_each() -> None:
     with Fabric(hosts=3) as fabric:
         with pytest.raises(LocalError, match="host1 is given twice"):
@@ -101,6 +93,25 @@ def test_groups_are_found_by_name() -> None:
             fabric.find_group(longest)
         with pytest.raises(LocalError, match="at most 23 bytes"):
             fabric.group([0], SIZE, longest + "n")
+
+
+def test_regions_of_a_group_that_was_never_whole_are_no_group() -> None:
+    """A process that dies while it makes a group leaves the first regions of it."""
+    with Fabric(hosts=3) as fabric, ExitStack() as stack:
+        pool = fabric.pool
+        for place in (0, 1, 2):
+            tag = f"{place}/4 half"
+            stack.enter_context(pool.alloc(SIZE, tag, "all", host=fabric.hosts[place]))
+        with pytest.raises(LocalError, match="there is no group 'half'"):
+            fabric.find_group("half")
+        with fabric.group([1, 2], SIZE, "half") as group:
+            assert [r.id for r in fabric.find_group("half").regions] == [
+                r.id for r in group.regions
+            ]
+        for tag in ("0/0 none", "5/2 none", "0/2 none"):
+            stack.enter_context(pool.alloc(SIZE, tag, "all", host=fabric.hosts[0]))
+        with pytest.raises(LocalError, match="there is no group 'none'"):
+            fabric.find_group("none")
 
 
 def test_a_group_without_room_leaves_nothing_behind() -> None:
