@@ -36,7 +36,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
 def count(text: str) -> int:
     """Parses a decimal number from 1 to 2^32 - 1."""
     if not text.isdecimal() or not 0 < int(text) < 1 << 32:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 2^32 - 1")
     return int(text)
 
 

@@ -100,6 +100,8 @@ def _nccl_head() -> Iterator[str]:
 
 
 _FLOAT_BYTES = 4
+#: nccl-tests counts elements of a rank's own part here.
+_PARTED = ("all-gather", "reduce-scatter", "all-to-all")
 _REDUCING = ("all-reduce", "reduce-scatter", "reduce")
 _ROOTED = ("broadcast", "reduce")
 
@@ -112,13 +114,16 @@ def _collectives(answers: Sequence[Answer]) -> Iterator[str]:
         operation = each.work.partition(":")[0]
         redop = "sum" if operation in _REDUCING else "none"
         root = 0 if operation in _ROOTED else -1
-        count = each.bytes // _FLOAT_BYTES
+        whole = each.bytes % _FLOAT_BYTES == 0
+        kind, count = ("float", each.bytes // _FLOAT_BYTES) if whole else ("int8", each.bytes)
+        if operation in _PARTED:
+            count //= each.ranks
         us = each.time_ns / 1e3
         shown_us = f"{us:7.2f}" if us < 1e4 else f"{us:7.0f}"
         rates = (each.algbw_bytes_per_s / 1e9, each.busbw_bytes_per_s / 1e9)
         half = f"{shown_us}  {rates[0]:6.2f}  {rates[1]:6.2f}    N/A"
         yield (
-            f"{each.bytes:12d}  {count:12d}  {'float':>8}  {redop:>6}  {root:6d}  {half}  {half}"
+            f"{each.bytes:12d}  {count:12d}  {kind:>8}  {redop:>6}  {root:6d}  {half}  {half}"
         )
     mean = sum(each.busbw_bytes_per_s for each in answers) / len(answers) / 1e9
     yield f"# Avg bus bandwidth    : {mean:.4g}"

@@ -94,6 +94,8 @@ def _posted(path: Path, operation: str, size_bytes: int) -> Iterator[StageTime]:
     yield from one_way(path, outward)
     if operation in ANSWERED:
         yield StageTime("target's answer", profile.get("respond"))
+        if "post" not in profile.figures:  # sockets: a program answers, by the same software
+            yield StageTime("software", profile.get("software"))
         yield from one_way(path, size_bytes)
     if operation == "send":
         yield StageTime("receive", profile.get("receive"))

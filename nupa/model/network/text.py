@@ -12,6 +12,8 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +81,22 @@ def parse(text: str, ranks: int = 0) -> Network:
         return fabric.network(topology_file.load(name))
     if name in GENERATORS:
         return GENERATORS[name]()
+    raise ModelError(f"no network {name!r}: {_advice(name)}")
+
+
+def _advice(name: str) -> str:
+    """Returns what to give in place of a name that no network has."""
+    if "(" in name:
+        return "a generator's arguments are within brackets, as fat_tree(64,ib-ndr)"
     known = [*names("fabric"), *topology_file.presets(), *GENERATORS]
-    near = difflib.get_close_matches(name, known, 1)
-    raise ModelError(
-        f"no network {name!r}"
-        + (f": is {near[0]!r} meant?" if near else "")
-        + f" Give a profile, a preset ({', '.join(topology_file.presets())}), a generator "
-        f"({', '.join(GENERATORS)}) or a file"
+    near = difflib.get_close_matches(name.lower(), known, 1)
+    if near:
+        return f"is {near[0]!r} meant?"
+    if name in names():
+        return f"it is the profile of a {load(name).kind}, and a fabric's is needed"
+    return (
+        "give a profile (`nupa model profiles` lists them), a preset "
+        f"({', '.join(topology_file.presets())}), a generator ({', '.join(GENERATORS)}) or a file"
     )
 
 
@@ -112,42 +123,45 @@ def _file(path: Path, ranks: int) -> Network:
 
 
 def _generate(name: str, arguments: str, text: str) -> Network:
+    """Returns what a generator makes, with the text as its name: that has all arguments."""
     generator = GENERATORS.get(name)
     if generator is None:
         near = difflib.get_close_matches(name, GENERATORS, 1)
-        raise ModelError(
-            f"no generator {name!r}"
-            + (f": is {near[0]!r} meant?" if near else "")
-            + f" There are {', '.join(GENERATORS)}"
-        )
+        advice = f"is {near[0]!r} meant?" if near else f"there are {', '.join(GENERATORS)}"
+        raise ModelError(f"no generator {name!r}: {advice}")
     parameters = inspect.signature(generator).parameters.values()
     positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    options = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    options = {each.name: each for each in parameters if each.kind is each.KEYWORD_ONLY}
+    options.pop("links")
     found: dict[str, Any] = {}
     links: list[Cable] = []
     numbers = iter(each for each in positional if each not in _PROFILES)
     profiles = iter(each for each in positional if each in _PROFILES)
     for word in split(arguments) if arguments.strip() else []:
-        key, sign, value = word.partition("=")
+        key, sign, value = (part.strip() for part in word.partition("="))
         medium = _MEDIUM.match(word)
         if sign:
-            if key.strip() not in options or key.strip() == "links":
-                wanted = ", ".join(option for option in options if option != "links") or "none"
-                raise ModelError(f"{text}: no option {key.strip()!r}: {name} has {wanted}")
-            found[key.strip()] = _number(value, text)
+            if key not in options:
+                wanted = ", ".join(options) or "none"
+                raise ModelError(f"{text}: no option {key!r}: {name} has {wanted}")
+            found[key] = _number(value, text, whole=options[key].annotation == "int")
         elif medium:
             links.append(Cable(load(medium[1]), _number(medium[2], text)))
-        elif re.match(r"[0-9_]+\Z", word):
-            found[_next(numbers, word, text)] = int(word)
+        elif ":" in word:
+            raise ModelError(f"{text}: {word!r} is no medium with metres, as dac:2 is")
+        elif re.match(r"[-+.0-9]", word):
+            found[_next(numbers, word, text)] = _number(word, text, whole=True)
         else:
             found[_next(profiles, word, text)] = load(word)
     try:
-        return generator(**found, **({"links": links} if links else {}))
+        made = generator(**found, **({"links": links} if links else {}))
     except (TypeError, ZeroDivisionError) as error:
         raise ModelError(f"{text}: {error}") from error
+    return replace(made, name=text.replace(" ", "")) if found or links else made
 
 
 _PROFILES = ("profile", "scale_up", "scale_out")
+_NUMBER_MOST = (1 << 32) - 1
 
 
 def _next(parameters: Iterator[str], word: str, text: str) -> str:
@@ -157,11 +171,16 @@ def _next(parameters: Iterator[str], word: str, text: str) -> str:
         raise ModelError(f"{text}: {word!r} is one argument too many of its kind") from None
 
 
-def _number(value: str, text: str) -> Any:
+def _number(value: str, text: str, *, whole: bool = False) -> Any:
+    """Returns a number from 0 to 2^32 - 1.  ModelError: it is none, or it is to be whole."""
     try:
         number = float(_fraction(value))
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         raise ModelError(f"{text}: {value!r} is not a number, as 2, 0.5 or 1/15 are") from None
+    if not isfinite(number) or not 0 <= number <= _NUMBER_MOST:
+        raise ModelError(f"{text}: {value} was given: give a number from 0 to 2^32 - 1")
+    if whole and not number.is_integer():
+        raise ModelError(f"{text}: {value} was given: give a whole number")
     return int(number) if number.is_integer() else number
 
 

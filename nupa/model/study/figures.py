@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
-from nupa.model.profile.figure import read_figure
+from nupa.model.profile.figure import UNITS, read_figure
 from nupa.model.profile.kinds import KINDS
 from nupa.model.profile.profile import Profile
 
@@ -52,11 +52,15 @@ def _changed(profile: Profile, part: str, figure: str, value: str, unit: str) ->
         number = float(value)
     except ValueError:
         raise ModelError(f"figure {part!r}: {value!r} is not a number") from None
+    kind = KINDS[figure]
+    if not unit and "1" not in UNITS[kind.dimension]:
+        units = ", ".join(UNITS[kind.dimension])
+        raise ModelError(f"figure {part!r}: {value} has no unit: give one of {units}")
     entry = {
         "value": number,
         "unit": unit or "1",
         "source": "asked for",
         "confidence": "assumed",
     }
-    made = read_figure(figure, entry, f"figure {part!r}", KINDS[figure])
+    made = read_figure(figure, entry, f"figure {part!r}", kind)
     return replace(profile, figures={**profile.figures, figure: made})

@@ -59,7 +59,8 @@ class Collective:
 
     @property
     def name(self) -> str:
-        return f"{self.operation}:{self.bytes}"
+        sized = self.operation != "barrier"
+        return f"{self.operation}:{self.bytes}" if sized else self.operation
 
     def _choice(self, shape: Shape) -> Choice:
         if self.operation in _DIRECT:

@@ -21,7 +21,7 @@ from nupa.model.errors import ModelError
 from nupa.model.work import file
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.names import ALIASES, OPERATIONS
-from nupa.model.work.perftest import TX_DEPTH, Perftest
+from nupa.model.work.perftest import ATOMIC_BYTES, TX_DEPTH, Perftest
 from nupa.model.work.phase import Work
 from nupa.model.work.storage import Storage
 
@@ -155,12 +155,20 @@ def number(options: Options, name: str, default: int) -> int:
 
 
 def _latency(name: str, size_bytes: int, _options: Options) -> Work:
-    return Perftest(_plain(name), size_bytes)
+    return Perftest(_verb(name, size_bytes), size_bytes)
+
+
+def _verb(name: str, size_bytes: int) -> str:
+    """Returns the operation of a word.  ModelError: it has no such size."""
+    verb = _plain(name).removesuffix("-bw")
+    if verb == "atomic" and size_bytes != ATOMIC_BYTES:
+        raise ModelError(f"'{name}:{size_bytes}': an atomic has 8 bytes: write {name}:8")
+    return verb
 
 
 def _bandwidth(name: str, size_bytes: int, options: Options) -> Work:
     return Perftest(
-        _plain(name).removesuffix("-bw"),
+        _verb(name, size_bytes),
         size_bytes,
         in_flight=number(options, "depth", TX_DEPTH),
         messages=number(options, "messages", BW_MESSAGES),

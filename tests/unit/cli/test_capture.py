@@ -142,8 +142,8 @@ def test_what_is_not_there_is_named_in_one_line(
 @pytest.mark.parametrize(
     ("argv", "why"),
     [
-        (["-c", "0"], "'0' is not a number from 1 up"),
-        (["--snaplen", "-1"], "'-1' is not a number from 1 up"),
+        (["-c", "0"], "'0' is not a number from 1 to 2^32 - 1"),
+        (["--snaplen", "-1"], "'-1' is not a number from 1 to 2^32 - 1"),
         (
             ["--for", "soon"],
             "'soon' is not a time above 0, at most 1000000000s, as 5s",

@@ -67,6 +67,12 @@ def test_loads_and_stores_over_a_network_of_messages_are_refused(operation: str)
         predict(Perftest(operation, 64), pair("ib-hdr"))
 
 
+def test_an_answer_over_sockets_passes_the_software_of_both_ends() -> None:
+    once = load("tcp-100g")["software"]
+    assert stages(pair("tcp-100g"), "send", 8)["software"] == once
+    assert stages(pair("tcp-100g"), "read", 8)["software"] == 2 * once
+
+
 def test_a_load_passes_the_switch_twice_and_a_store_once() -> None:
     network = pair("xconn-a")
     hop = load("xconn-a")["hop"]

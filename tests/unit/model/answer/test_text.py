@@ -73,21 +73,26 @@ NCCL = re.compile(
 
 
 @pytest.mark.parametrize(
-    ("work", "redop", "root"),
+    ("work", "redop", "root", "each_bytes"),
     [
-        ("allreduce:1M..1G", "sum", "-1"),
-        ("alltoall:64M", "none", "-1"),
-        ("broadcast:1M", "none", "0"),
+        ("allreduce:1M..1G", "sum", "-1", 4),
+        ("alltoall:64M", "none", "-1", 32),
+        ("allgather:64M", "none", "-1", 32),
+        ("broadcast:1M", "none", "0", 4),
+        ("allreduce:1023", "sum", "-1", 1),
     ],
 )
-def test_collectives_have_nccl_tests_columns(work: str, redop: str, root: str) -> None:
+def test_collectives_have_nccl_tests_columns(
+    work: str, redop: str, root: str, each_bytes: int
+) -> None:
     found = answers(work, "nvlink4", 8)
     lines = [line for line in columns(found) if not line.startswith("#")]
     assert len(lines) == len(found)
     for line, answer in zip(lines, found, strict=True):
         match = NCCL.fullmatch(line)
         assert match, line
-        assert (int(match[1]), int(match[2])) == (answer.bytes, answer.bytes // 4)
+        assert (int(match[1]), int(match[2])) == (answer.bytes, answer.bytes // each_bytes)
+        assert match[3] == ("int8" if each_bytes == 1 else "float")
         assert (match[4], match[5]) == (redop, root)
         assert float(match[6]) == pytest.approx(answer.time_ns / 1e3, abs=0.51)
         assert float(match[8]) == pytest.approx(answer.busbw_bytes_per_s / 1e9, abs=0.006)

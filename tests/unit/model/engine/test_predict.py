@@ -160,6 +160,7 @@ def test_a_work_that_takes_no_time_is_an_error_that_names_it() -> None:
         ("load:64", "ib-ndr", 2, "no loads and stores"),
         ("allreduce:1M,algorithm=nvls", "ib-ndr", 8, "does not reduce in its switches"),
         ("allreduce:1M", "ib-ndr", 1, "1"),
+        ("write:8", "ib-ndr", 1, "ib-ndr has 1 endpoint: write:8 is between two"),
     ],
 )
 def test_an_impossible_question_is_an_error_that_names_it(

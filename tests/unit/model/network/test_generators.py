@@ -175,6 +175,14 @@ def test_a_name_on_the_command_line_is_a_profile_a_generator_or_a_file(tmp_path:
     assert (mine.name, mine.endpoints, mine.levels[1].ways) == ("mine", 32, 0.5)
 
 
+def test_a_generated_network_has_all_arguments_in_its_name() -> None:
+    for text in ("nvl(8,nvlink4)", "fat_tree(128,roce-400,dac:2,lpo:50,taper=1/2)"):
+        made = parse(text)
+        assert made.name == text
+        assert parse(made.name) == made
+    assert parse("nvl").name == parse("nvl()").name == "nvl(72)"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -191,6 +199,16 @@ def test_a_name_on_the_command_line_is_a_profile_a_generator_or_a_file(tmp_path:
         ("fat_tree(64,ib-hdr", "brackets"),
         ("none/such.toml", "No such file"),
         ("notes.md/x.csv", "No such file"),
+        ("IB-HRD", "no network 'IB-HRD': is 'ib-hdr' meant?"),
+        ("lpo", "it is the profile of a medium"),
+        ("h100", "it is the profile of a processor"),
+        ("", "no network '': give a profile"),
+        ("nvl(-3)", "-3 was given: give a number from 0"),
+        ("nvl(2.5)", "2.5 was given: give a whole number"),
+        ("hpn_upn(1e400)", "1e400 was given: give a number"),
+        ("hpn_upn(64,domain=nan)", "nan was given: give a number"),
+        ("fat_tree(64,ib-hdr,taper=nan)", "nan was given: give a number"),
+        ("fat_tree(64,ib-hdr,dac:-1)", "'dac:-1' is no medium with metres"),
     ],
 )
 def test_a_wrong_name_is_an_error_that_says_what_to_give(text: str, message: str) -> None:

@@ -42,7 +42,7 @@ def test_figures_are_a_list_of_a_sweep() -> None:
         ("hop=90ns", "write PROFILE.FIGURE=VALUE"),
         ("ib-hdr.hop=90ns", "ib-ndr has no level of ib-hdr: it has ib-ndr"),
         ("ib-ndr.hops=90ns", "ib-ndr has no hops: it has "),
-        ("ib-ndr.hop=90", "the unit is '1': give one of ns, us"),
+        ("ib-ndr.hop=90", "90 has no unit: give one of ns, us"),
         ("ib-ndr.hop=9..9ns", "is not a number"),
         ("ib-ndr.hop=-1ns", "give numbers"),
         ("ib-ndr.rate=0Gb/s", "give a number above 0"),

@@ -25,6 +25,8 @@ def test_verbs_are_latency_unless_bandwidth_is_asked() -> None:
     assert parse("write:8") == Perftest("write", 8)
     assert parse("write-bw:64K") == Perftest("write", 65536, TX_DEPTH, BW_MESSAGES)
     assert parse("read-bw:1M,depth=16,messages=5") == Perftest("read", MIB, 16, 5)
+    assert parse("write-bw:64K,depth=1").name == "write-bw:65536"
+    assert parse("barrier").name == "barrier"
 
 
 def test_collectives_have_nccl_tests_names_and_options() -> None:
@@ -74,6 +76,8 @@ def test_each_collective_is_a_word() -> None:
         ("write:many", "'many' is not a size"),
         ("write:1.5", "write whole bytes"),
         ("barrier:8", "barrier has no size"),
+        ("atomic:64", "'atomic:64': an atomic has 8 bytes: write atomic:8"),
+        ("ib_atomic_bw:16", "write ib_atomic_bw:8"),
         ("write:8,depth=4", "it takes no options"),
         ("write-bw:8,depth=0", "depth=0: give a number from 1 up"),
         ("allreduce:8,ring", "it takes algorithm=…"),
