@@ -12,7 +12,8 @@ from nupa.cli.model.common import ON_HELP
 _EPILOG = f"""\
 Power is that of all ports at full rate, in both directions.  Levels that a medium does not reach
 have the cheapest one that does; TIERS says which.  WRITE is a write of 8 bytes between the
-endpoints that are farthest from each other: media hardly change it.
+endpoints that are farthest from each other: media hardly change it.  Power that no figure of a
+profile states is not known (null in JSON), and neither is the sum.
 
 {ON_HELP}
 examples:
@@ -63,8 +64,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _watts(watts: float) -> str:
+def _watts(watts: float | None) -> str:
+    if watts is None:
+        return "not known"
     for unit, scale in (("MW", 1e6), ("kW", 1e3)):
         if watts >= scale:
             return f"{watts / scale:.3g} {unit}"
-    return f"{watts:.3g} W" if watts else "-"
+    return f"{watts:.3g} W"

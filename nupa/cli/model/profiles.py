@@ -125,8 +125,15 @@ def _text(profile: Profile) -> str:
     if rows:
         head = ("FIGURE", "VALUE", "RANGE", "CONFIDENCE", "FITTED", "SOURCE")
         parts.append("\n" + table(head, rows))
+    if profile.packets:
+        packets = ", ".join(f"{name} {_word(value)}" for name, value in profile.packets.items())
+        parts.append(f"\npackets: {packets}")
     parts += ["\n" + _table(each) for each in profile.tables.values()]
     return "\n".join(parts)
+
+
+def _word(value: str | bool) -> str:
+    return value if isinstance(value, str) else ("no", "yes")[value]
 
 
 def _range(figure: Figure) -> str:
@@ -137,11 +144,10 @@ def _range(figure: Figure) -> str:
 
 def _envelope(profile: Profile) -> str:
     envelope = profile.envelope
-    found = []
-    for limits, unit in ((envelope.bytes, "B"), (envelope.ranks, "ranks")):
-        if limits:
-            least, most = limits
-            found.append(f"{least} to {most} {unit}" if least != most else f"{least} {unit}")
+    found = [envelope.sizes] if envelope.sizes else []
+    if envelope.ranks:
+        least, most = envelope.ranks
+        found.append(f"{least} to {most} ranks" if least != most else f"{least} ranks")
     if envelope.operations:
         found.append(" and ".join(envelope.operations))
     return ", ".join(found)

@@ -122,9 +122,7 @@ def _collectives(answers: Sequence[Answer]) -> Iterator[str]:
         shown_us = f"{us:7.2f}" if us < 1e4 else f"{us:7.0f}"
         rates = (each.algbw_bytes_per_s / 1e9, each.busbw_bytes_per_s / 1e9)
         half = f"{shown_us}  {rates[0]:6.2f}  {rates[1]:6.2f}    N/A"
-        yield (
-            f"{each.bytes:12d}  {count:12d}  {kind:>8}  {redop:>6}  {root:6d}  {half}  {half}"
-        )
+        yield (f"{each.bytes:12d}  {count:12d}  {kind:>8}  {redop:>6}  {root:6d}  {half}  {half}")
     mean = sum(each.busbw_bytes_per_s for each in answers) / len(answers) / 1e9
     yield f"# Avg bus bandwidth    : {mean:.4g}"
 

@@ -10,6 +10,7 @@ from nupa.model.answer.answer import Answer
 from nupa.model.engine.check import check as checked
 from nupa.model.engine.choice import Engine, Question, Tick, answer_by, check_engine
 from nupa.model.errors import ModelError
+from nupa.model.network.energy import energy_is_known
 from nupa.model.network.network import Network
 from nupa.model.work.phase import Plan, Work
 
@@ -81,7 +82,7 @@ def predict(
         engine_reason=found.why,
         bus_factor=plan.bus_factor,
         links=found.links,
-        energy_pj=found.energy_pj or None,
+        energy_pj=(found.energy_pj or None) if energy_is_known(network) else None,
         warnings=tuple(warnings),
         seed=seed if found.engine == "packets" or gap else None,
         check=gap,

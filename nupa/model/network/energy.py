@@ -50,8 +50,8 @@ class Power(NamedTuple):
     """Watts at full rate."""
 
     tiers: tuple[Tier, ...]
-    switches_watts: float
-    adapters_watts: float
+    switches_watts: float | None  #: None: a profile does not say
+    adapters_watts: float | None
 
     @property
     def media_watts(self) -> float:
@@ -62,18 +62,38 @@ class Power(NamedTuple):
         return sum(tier.modules for tier in self.tiers)
 
     @property
-    def watts(self) -> float:
+    def watts(self) -> float | None:
+        """Returns the sum; None: a part is not known."""
+        if self.switches_watts is None or self.adapters_watts is None:
+            return None
         return self.media_watts + self.switches_watts + self.adapters_watts
 
 
 def path_energy(path: Path) -> Energy:
-    """Returns what a bit takes over a path; parts whose figures are missing count as 0."""
+    """Returns what a bit takes over a path.
+
+    Figures that are missing count as 0: `energy_is_known` says whether there are such.
+    """
     profile = path.profile
     return Energy(
         sum(link.energy_pj_per_bit for link in path.links),
         path.switches * profile.get("switch_energy"),
         2 * profile.get("adapter_energy"),
     )
+
+
+def _switches_known(network: Network) -> bool:
+    levels = [level for level in network.levels if level.switches]
+    return all("switch_energy" in level.profile.figures for level in levels)
+
+
+def _adapters_known(network: Network) -> bool:
+    return all("adapter_energy" in level.profile.figures for level in network.levels)
+
+
+def energy_is_known(network: Network) -> bool:
+    """Returns whether switches and adapters have figures: without them, a sum would be too low."""
+    return _switches_known(network) and _adapters_known(network)
 
 
 def own_links(network: Network, index: int) -> int:
@@ -112,7 +132,11 @@ def fabric_power(network: Network) -> Power:
             switches += rate * sides * entries * BITS * level.profile.get("switch_energy") * 1e-12
         if not level.stacked:
             adapters += rate * BITS * 2 * level.profile.get("adapter_energy") * 1e-12
-    return Power(tuple(tiers), switches, adapters)
+    return Power(
+        tuple(tiers),
+        switches if _switches_known(network) else None,
+        adapters if _adapters_known(network) else None,
+    )
 
 
 def with_media(network: Network, media: Mapping[str, str] | str) -> Network:

@@ -15,6 +15,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import Any
 
+from nupa.base.quantity import say_bytes
 from nupa.model.errors import ModelError
 from nupa.model.profile.figure import Case, Figure, read_figure
 from nupa.model.profile.kinds import KINDS
@@ -43,9 +44,19 @@ class Envelope:
             yield "no curve was measured: figures are published, claimed, or of related hardware"
         if self.operations and operation not in self.operations:
             yield f"{operation} was not measured: only {', '.join(self.operations)}"
-        for found, limits, unit in ((size_bytes, self.bytes, "B"), (ranks, self.ranks, "ranks")):
-            if limits and not limits[0] <= found <= limits[1]:
-                yield f"{found} {unit} is outside {limits[0]} to {limits[1]} {unit}"
+        if self.bytes and not self.bytes[0] <= size_bytes <= self.bytes[1]:
+            yield f"{say_bytes(size_bytes, ' ')} is outside of what was measured: {self.sizes}"
+        if self.ranks and not self.ranks[0] <= ranks <= self.ranks[1]:
+            least, most = self.ranks
+            yield f"{ranks} ranks are outside of what was measured: {least} to {most}"
+
+    @property
+    def sizes(self) -> str:
+        """Returns the sizes as text; empty: all."""
+        if not self.bytes:
+            return ""
+        least, most = (say_bytes(size, " ") for size in self.bytes)
+        return f"{least} to {most}" if least != most else least
 
 
 @dataclass(frozen=True)
@@ -101,9 +112,15 @@ def _files(folder: Traversable = _FOLDER) -> Iterator[tuple[str, Traversable]]:
 
 
 def own_folder() -> Path:
-    """Returns where this user's profiles lie, which `nupa model calibrate` writes."""
-    config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(config) / "nupa" / "profiles"
+    """Returns where this user's profiles lie, which `nupa model calibrate` writes.
+
+    ModelError: the user has no home directory.
+    """
+    try:
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    except RuntimeError as error:
+        raise ModelError(f"{error}: set HOME or XDG_CONFIG_HOME") from error
+    return config / "nupa" / "profiles"
 
 
 def names(kind: str = "") -> list[str]:

@@ -33,7 +33,7 @@ class Medium:
         return sum(tier.medium == self.name for tier in self.power.tiers)
 
     def shown(self) -> dict[str, Any]:
-        """Returns it as `nupa model power --json` prints it: watts and ns."""
+        """Returns it as `nupa model power --json` prints it: ns, and watts or None: not known."""
         return {
             "medium": self.name,
             "watts": self.power.watts,
@@ -57,4 +57,4 @@ def media(fabric: Network | str, ranks: int = 0) -> list[Medium]:
         Medium(name, power, predict(Perftest("write", _WRITE_BYTES), made, "stages").time_ns)
         for name, (made, power) in by_medium(network).items()
     ]
-    return sorted(found, key=lambda each: (each.power.watts, each.name))
+    return sorted(found, key=lambda each: (each.power.media_watts, each.name))

@@ -52,13 +52,18 @@ def test_a_profile_is_printed_with_each_figure(
     assert all({"unit", "source", "confidence"} <= set(each) for each in shown["figures"].values())
 
 
+def test_what_the_packets_of_a_fabric_do_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "profiles", "roce-400").splitlines()
+    assert "packets: flow_control pause, transport dcqcn, spread flow" in lines
+
+
 def test_a_range_and_the_fitted_files_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, "profiles", "ib-hdr").splitlines()
     hop = next(line for line in lines if line.startswith("hop"))
     assert hop.split()[1:7] == ["130", "ns", "90", "to", "130", "vendor"]
     fetch = next(line for line in lines if line.startswith("fetch"))
     assert "perftest-ib-hdr-write-lat.csv" in fetch
-    assert any("from 2 to 8388608 B, 2 ranks, write" in line for line in lines)
+    assert any("from 2 B to 8 MiB, 2 ranks, write" in line for line in lines)
 
 
 def test_all_profiles_are_one_json_array(capsys: pytest.CaptureFixture[str]) -> None:

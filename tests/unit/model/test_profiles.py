@@ -224,7 +224,7 @@ def test_both_readings_of_448_are_there_and_the_default_says_which() -> None:
     ("name", "size", "warning"),
     [
         ("ib-hdr", 8, ""),
-        ("ib-hdr", 1, "1 B is outside 2 to 8388608 B"),
+        ("ib-hdr", 1, "1 B is outside of what was measured: 2 B to 8 MiB"),
         ("ib-edr", 8, "write was not measured: only send"),
         ("roce-200", 8, "no curve was measured"),
     ],

@@ -155,4 +155,4 @@ def test_a_network_that_cannot_do_it_is_named(
 def test_sizes_and_ranks_beyond_the_measurements_have_a_warning() -> None:
     assert not Collective("all-reduce", GIB).plan(node(8, "nvlink4")).warnings
     (warning,) = Collective("all-reduce", 1 << 40).plan(node(8, "nvlink4")).warnings
-    assert warning.startswith("nccl: 1099511627776 B is outside")
+    assert warning.startswith("nccl: 1 TiB is outside")
