@@ -64,7 +64,7 @@ def add_drawings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeline",
         metavar="F",
-        help="write F.json for ui.perfetto.dev; --engine packets adds each rank",
+        help="write F.json for ui.perfetto.dev: stages, and operations that the engine ran",
     )
 
 

@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_json, count
 from nupa.cli.common.command import Subparsers, add_command
+from nupa.cli.model.common import QUIET_S, add_drawings, write_drawings
 
 if TYPE_CHECKING:
     from nupa.model.engine.replay import Replay
     from nupa.model.work.schedule import Schedule
-
-_QUIET_S = 2.0  # nothing is said of what takes less
-_EVERY_S = 1.0
 
 _EPILOG = """\
 FILE is the folder of `nupa run --record`, a capture (.pcapng, .pcap), a Chakra execution trace
@@ -30,6 +27,7 @@ examples:
   nupa model replay r --on ib-ndr                   r: of `nupa run --record r -- mpirun -n 8 ./app`
   nupa model replay r --on ib-ndr --ranks 64        if its pattern permits
   nupa model replay r --on nvlink5 --json | jq .time_ns
+  nupa model replay r --on ib-ndr --timeline x.json each operation, for ui.perfetto.dev
   nupa model replay r --goal app.goal               converts it, for other simulators
 """
 
@@ -50,10 +48,12 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument(
         "--chakra", metavar="OUT", help="write OUT.0.et, OUT.1.et, ...: Chakra execution traces"
     )
+    add_drawings(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from nupa.base.progress import Progress
     from nupa.cli.common.text import print_json
     from nupa.model.engine.replay import network_for, replay
     from nupa.model.formats.read import read
@@ -68,55 +68,46 @@ def run(args: argparse.Namespace) -> int:
     if not args.on:
         return 0
     network = network_for(schedule, args.on)
-    found = replay(schedule, network, _progress())
+    with Progress(1, quiet_s=QUIET_S) as progress:
+        progress.step(schedule.name)
+        found = replay(
+            schedule,
+            network,
+            lambda done: progress.detail(f"{done} operations"),
+            spans=bool(args.timeline),
+        )
+    write_drawings(args, [found.answer])
     print_json(found.shown()) if args.json else print(_text(found))
     return 0
 
 
 def _write(args: argparse.Namespace, schedule: Schedule) -> None:
+    """Writes what --goal and --chakra ask for.  ModelError: it cannot be written."""
     from pathlib import Path
 
+    from nupa.model.errors import ModelError
     from nupa.model.formats import chakra, goal
 
-    if args.goal:
-        Path(args.goal).write_text(goal.write(schedule), encoding="utf-8")
+    files = {args.goal: goal.write(schedule).encode()} if args.goal else {}
     if args.chakra:
-        for rank, data in enumerate(chakra.write(schedule)):
-            Path(f"{args.chakra}.{rank}.et").write_bytes(data)
-
-
-def _progress() -> Callable[[int], None]:
-    """Returns what says on stderr how many operations are done, from the second second on."""
-    import sys
-    import time
-
-    said_s = time.monotonic() + _QUIET_S - _EVERY_S
-
-    def tick(done: int) -> None:
-        nonlocal said_s
-        if time.monotonic() - said_s >= _EVERY_S:
-            said_s = time.monotonic()
-            print(f"nupa: {done} operations done", file=sys.stderr)
-
-    return tick
+        parts = enumerate(chakra.write(schedule))
+        files |= {f"{args.chakra}.{rank}.et": data for rank, data in parts}
+    for name, data in files.items():
+        try:
+            Path(name).write_bytes(data)
+        except OSError as error:
+            raise ModelError(f"{name}: {error.strerror}") from error
 
 
 def _text(found: Replay) -> str:
     from nupa.cli.common.text import table
+    from nupa.model.answer.text import say_ns, why
 
-    answer = found.answer
-    lines = [
-        f"{answer.work} on {answer.network}, {answer.ranks} ranks: {_time(answer.time_ns)} "
-        f"({_time(answer.low_ns)} to {_time(answer.high_ns)})"
-    ]
+    lines = [*why(found.answer)]
     if found.recorded_ns:
-        lines.append(
-            f"recorded: {_time(found.recorded_ns)}; that is "
-            f"{answer.time_ns / found.recorded_ns:.2f} times as long"
-        )
-    lines.append(
-        "why: " + ", ".join(f"{share:.0%} {name}" for name, share in answer.shares().items())
-    )
+        times = found.answer.time_ns / found.recorded_ns
+        lines.append(f"  {'recorded':<10}{say_ns(found.recorded_ns)}; this is {times:.2f} x that")
+    lines += [f"  {'note':<10}{note}" for note in found.notes]
     rows = [
         (
             index,
@@ -129,13 +120,4 @@ def _text(found: Replay) -> str:
         for index, rank in enumerate(found.ranks)
     ]
     head = ("RANK", "PROCESS", "MESSAGES", "BYTES", "COMPUTATION us", "END us")
-    lines += ["", table(head, rows)]
-    lines += [f"note: {note}" for note in (*found.notes, *answer.warnings)]
-    return "\n".join(lines)
-
-
-def _time(ns: float) -> str:
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if ns >= scale:
-            return f"{ns / scale:.3f} {unit}"
-    return f"{ns:.0f} ns"
+    return "\n".join([*lines, "", table(head, rows)])

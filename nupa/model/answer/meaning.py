@@ -22,6 +22,8 @@ MEANINGS: Mapping[str, str] = {
     "write to memory": "the target's adapter writes the payload",
     "arrival": "data reach the core, or a store is visible",
     "completion": "the completion is written, and the program sees it",
+    "acknowledgement": "the requester learns of the end",
+    "waiting for a port": "other messages pass the sender's or the target's port",
     "jitter": "waits beside the stages, of slow runs",
     "launch": "the library starts its kernels",
     "library": "the library's steps: flags, copies, synchronisation",

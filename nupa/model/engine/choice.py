@@ -243,7 +243,8 @@ def _energy_pj(network: Network, operations: Sequence[RankOperation]) -> float:
     return total
 
 
-def _name(one: RankOperation) -> str:
+def span_name(one: RankOperation) -> str:
+    """Returns what a timeline calls an operation."""
     if one.rank == one.peer:
         return "computation"
     to = f"to {one.peer}" if one.peer >= 0 else "in the switches"
@@ -257,7 +258,7 @@ def _packet_spans(
         return ()
     times = (done.times(index) for index in range(min(SPANS_MAX, len(operations))))
     return tuple(
-        TimelineSpan(one.rank, _name(one), time.start_ns, time.done_ns - time.start_ns)
+        TimelineSpan(one.rank, span_name(one), time.start_ns, time.done_ns - time.start_ns)
         for one, time in zip(operations, times, strict=False)
     )
 
@@ -268,4 +269,6 @@ def _flow_spans(
     if not asked.spans:
         return ()
     ends = zip(operations[:SPANS_MAX], done.starts_ns, done.ends_ns, strict=False)
-    return tuple(TimelineSpan(one.rank, _name(one), start, end - start) for one, start, end in ends)
+    return tuple(
+        TimelineSpan(one.rank, span_name(one), start, end - start) for one, start, end in ends
+    )

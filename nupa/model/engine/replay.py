@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from nupa.model.answer.answer import Answer, StageTime
+from nupa.model.answer.answer import Answer, StageTime, TimelineSpan
+from nupa.model.engine.choice import SPANS_MAX, span_name
 from nupa.model.engine.timeline import Timeline
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
@@ -60,9 +61,15 @@ def network_for(schedule: Schedule, text: str) -> Network:
 
 
 def replay(
-    schedule: Schedule, network: Network, tick: Callable[[int], None] = lambda _done: None
+    schedule: Schedule,
+    network: Network,
+    tick: Callable[[int], None] = lambda _done: None,
+    *,
+    spans: bool = False,
 ) -> Replay:
     """Returns how long the operations take on *network*; *tick* is called with how many are done.
+
+    *spans*: the answer has a timeline of the operations.
 
     ModelError: they wait for each other in a circle; the network has too few endpoints.
     """
@@ -73,6 +80,7 @@ def replay(
         other = Timeline(schedule, network.at(case))
         other.run(tick)
         ends.append(other.end_ns)
+    ranks = _ranks(timeline)
     answer = Answer(
         work=schedule.name,
         network=network.name,
@@ -87,8 +95,10 @@ def replay(
         engine="timeline",
         engine_reason="each operation waits for what it waited for when it was recorded",
         warnings=tuple(_warnings(schedule, network)),
+        messages=max(1, sum(rank.messages for rank in ranks)),
+        spans=tuple(_spans(timeline)) if spans else (),
     )
-    return Replay(answer, _ranks(timeline), schedule.recorded_ns, schedule.notes)
+    return Replay(answer, ranks, schedule.recorded_ns, schedule.notes)
 
 
 def _added(timeline: Timeline) -> tuple[StageTime, ...]:
@@ -96,6 +106,13 @@ def _added(timeline: Timeline) -> tuple[StageTime, ...]:
     for stage in timeline.critical():
         total[stage.name] = total.get(stage.name, 0.0) + stage.ns
     return tuple(StageTime(name, ns) for name, ns in total.items() if ns > 0)
+
+
+def _spans(timeline: Timeline) -> Iterator[TimelineSpan]:
+    for index, step in enumerate(timeline.steps[:SPANS_MAX]):
+        start = timeline.start[index]
+        end = max(timeline.seen[index], timeline.arrived[index])
+        yield TimelineSpan(step.rank, span_name(step), start, end - start)
 
 
 def _ranks(timeline: Timeline) -> tuple[RankTime, ...]:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa model profiles` and `nupa model validate`: their tables, their JSON, their errors."""
+"""`nupa model profiles`, `validate` and `replay`: their tables, their JSON, their errors."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -106,6 +108,34 @@ def test_validate_as_json_has_errors_as_fractions(capsys: pytest.CaptureFixture[
 def test_validate_refuses_an_unknown_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["model", "validate", "perftest"]) == 1
     assert "no calibration file 'perftest' is judged" in capsys.readouterr().err
+
+
+TRACE = str(Path(__file__).parents[2] / "data" / "chakra.0.et")
+
+
+def test_a_replay_is_explained_as_a_prediction_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "x.json"
+    lines = printed(capsys, "replay", TRACE, "--on", "ib-ndr", "--timeline", str(out)).splitlines()
+    assert re.match(r"why: chakra on ib-ndr, 2 ranks: [\d.]+ µs", lines[0])
+    assert any(re.match(r" +\d+%  computation +46.0 µs  the program computes", x) for x in lines)
+    assert "RANK  PROCESS" in next(line for line in lines if line.startswith("RANK"))
+    events = json.loads(out.read_text())["traceEvents"]
+    ranks = {each["args"]["name"] for each in events if each["name"] == "thread_name"}
+    assert {"rank 0", "rank 1"} <= ranks
+
+
+@pytest.mark.parametrize("option", ["--goal", "--chakra", "--timeline"])
+def test_a_replay_that_cannot_be_written_is_one_line(
+    option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "none" / "x.json"
+    assert main(["model", "replay", TRACE, "--on", "ib-ndr", option, str(out)]) == 1
+    assert re.fullmatch(
+        rf"nupa: .*{re.escape(str(tmp_path))}/none/x\S*: No such file or directory\n",
+        capsys.readouterr().err,
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
