@@ -10,7 +10,10 @@ code.  Only the module of the given command is imported, so that `nupa run` star
 from __future__ import annotations
 
 import argparse
+import codecs
+import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -61,6 +64,29 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
+#: Letters of messages where the locale's encoding has none.
+_PLAIN = {"µ": "u", "…": "...", "×": "x", "─": "-", "│": "|", "►": ">"}
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """Replaces what an encoding cannot print."""
+    assert isinstance(error, UnicodeEncodeError)
+    letters = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(letter, "?") for letter in letters), error.end
+
+
+def _print_anywhere() -> None:
+    """Lets stdout print each message, in any locale."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        codecs.register_error("plainly", _plainly)
+        sys.stdout.reconfigure(errors="plainly")
+
+
+def _discard_output() -> None:
+    """Lets the interpreter flush at its end where stdout takes no more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command.  0: done; 1: an error, one line on stderr; 2: a wrong command line.
 
@@ -73,15 +99,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         return fail(f"the engine does not load: {error}; build it: `make build` or `pip install .`")
 
+    _print_anywhere()
     try:
         code: int = args.run(args)
         sys.stdout.flush()
     except NupaError as error:
         return fail(str(error))
     except BrokenPipeError:
-        # The reader has gone (`nupa show | head`); the interpreter must not flush at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has gone: `nupa show | head`.
+        _discard_output()
         return EXIT_ERROR
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename:
+            raise
+        _discard_output()
+        return fail(f"stdout: {error.strerror}")
     except KeyboardInterrupt:
         return 130
     return code

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -225,3 +228,21 @@ def test_doctor_names_a_folder_that_is_not_there(
     found = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert found["segments in /nowhere"]["state"] == MISSING
     assert "NUPA_DIR" in found["segments in /nowhere"]["remedy"]
+
+
+def test_a_locale_without_the_letters_gets_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = io.BytesIO()
+    with monkeypatch.context() as patch, io.TextIOWrapper(found, encoding="ascii") as out:
+        patch.setattr(sys, "stdout", out)
+        assert main(["model", "predict", "--work", "write:8", "--on", "ib-hdr"]) == 0
+        assert b"why: write:8 on ib-hdr, 2 ranks: 1.88 us" in found.getvalue()
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(
+            [sys.executable, "-c", "import sys, nupa.cli; sys.exit(nupa.cli.main())"]
+            + ["model", "profiles"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (found.returncode, found.stderr) == (1, "nupa: stdout: No space left on device\n")
