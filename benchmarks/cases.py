@@ -11,7 +11,6 @@ from collections.abc import Callable
 from benchmarks import (
     capture,
     fio,
-    model_packets,
     net,
     packets,
     priority,
@@ -22,6 +21,8 @@ from benchmarks import (
     windows,
 )
 from benchmarks.case import Bench, Case, Target, at_least, at_most, no_less, no_more, output
+from benchmarks.model import packets as model_packets
+from benchmarks.model import rates as model_rates
 from nupa.measure import raw
 from nupa.programs import perftest
 from nupa.programs.pair import ProgramError, ProgramPair, free_port, nupa_run
@@ -341,6 +342,7 @@ CASES = (
     *windows.CASES,
     *transactions.CASES,
     *model_packets.CASES,
+    *model_rates.CASES,
     *capture.cases(_latency_us("send"), _latency_us("write")),
     *record.cases(ib_write_lat=_latency_us("write"), ib_send_lat=_latency_us("send")),
 )
