@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TextIO
 
 _CLEAR_LINE = "\r\x1b[K"
+_BEAT_S = 0.5
 _LINES_S = 5.0  # between two lines of details, where a line cannot be rewritten
 
 
@@ -16,7 +18,8 @@ class Progress:
     """Counts *total* steps on *out*, or stderr; a context manager that leaves no unfinished line.
 
     Nothing is written in the first *quiet_s* seconds.  Where there are such, details are written as
-    lines every few seconds if *out* is no terminal.
+    lines every few seconds if *out* is no terminal.  *beats*: a thread updates the time on a
+    terminal, for steps that call nothing for long.
     """
 
     def __init__(
@@ -26,6 +29,7 @@ class Progress:
         *,
         clock: Callable[[], float] = time.monotonic,
         quiet_s: float = 0.0,
+        beats: bool = False,
     ) -> None:
         self._total = total
         self._out = out = out or sys.stderr
@@ -37,11 +41,23 @@ class Progress:
         self._quiet_s = quiet_s
         self._written = False
         self._last_s = self._start_s
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True) if beats else None
 
     def __enter__(self) -> Progress:
+        if self._thread and self._live:
+            self._thread.start()
         return self
 
+    def _beat(self) -> None:
+        while not self._ended.wait(_BEAT_S):
+            self.tick()
+
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread and self._thread.is_alive():
+            self._thread.join()
         if self._live and self._written:
             self._write(_CLEAR_LINE)
 
@@ -68,12 +84,13 @@ class Progress:
             self._show(_CLEAR_LINE, "")
 
     def _show(self, before: str, after: str) -> None:
-        seconds = self._clock() - self._start_s
-        if seconds >= self._quiet_s:
-            self._written = True
-            self._last_s = self._start_s + seconds
-            step = f"[{self._done}/{self._total}]"
-            self._write(f"{before}{step} {seconds:4.1f} s  {self._label}{after}")
+        with self._lock:
+            seconds = self._clock() - self._start_s
+            if seconds >= self._quiet_s:
+                self._written = True
+                self._last_s = self._start_s + seconds
+                step = f"[{self._done}/{self._total}]"
+                self._write(f"{before}{step} {seconds:4.1f} s  {self._label}{after}")
 
     def _write(self, text: str) -> None:
         self._out.write(text)

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from nupa.model.study.question import fabrics
 
     names = fabrics(args.on)
-    with Progress(len(names), quiet_s=QUIET_S) as progress:
+    with Progress(len(names), quiet_s=QUIET_S, beats=True) as progress:
         found = compare(
             args.work,
             names,

@@ -7,7 +7,7 @@ import argparse
 
 from nupa.cli.common.argument import add_json, count
 from nupa.cli.common.command import Subparsers, add_command
-from nupa.cli.model.common import ON_HELP
+from nupa.cli.model.common import ON_HELP, QUIET_S
 
 _EPILOG = f"""\
 Power is that of all ports at full rate, in both directions.  Levels that a medium does not reach
@@ -34,11 +34,14 @@ def add_parser(verbs: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from nupa.base.progress import Progress
     from nupa.cli.common.text import print_json, table
     from nupa.model.answer.text import say_ns
     from nupa.model.study.media import media
 
-    found = media(args.on, args.ranks)
+    with Progress(1, quiet_s=QUIET_S, beats=True) as progress:
+        progress.step(args.on)
+        found = media(args.on, args.ranks)
     if args.json:
         print_json([each.shown() for each in found])
         return 0

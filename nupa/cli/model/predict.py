@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     works = works_of(args.work, args.algorithm)
     network = network_of(args.on, args.ranks)
     answers = []
-    with Progress(len(works), quiet_s=QUIET_S) as progress:
+    with Progress(len(works), quiet_s=QUIET_S, beats=True) as progress:
         for work in works:
             progress.step(work.name)
             answers.append(

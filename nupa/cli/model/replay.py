@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.on:
         return 0
     network = network_for(schedule, args.on)
-    with Progress(1, quiet_s=QUIET_S) as progress:
+    with Progress(1, quiet_s=QUIET_S, beats=True) as progress:
         progress.step(schedule.name)
         found = replay(
             schedule,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_json
 from nupa.cli.common.command import Subparsers, add_command
+from nupa.cli.model.common import QUIET_S
 
 if TYPE_CHECKING:
     from nupa.model.validate.judge import Judged, Judgement, Order
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     files = [find(name) for name in args.file] or FILES
     reports = []
-    with Progress(len(files), quiet_s=2.0) as progress:
+    with Progress(len(files), quiet_s=QUIET_S) as progress:
         for file in files:
             progress.step(file.name)
             reports.append(judge(file, progress.tick))

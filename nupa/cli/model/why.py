@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_json
 from nupa.cli.common.command import Subparsers, add_command
-from nupa.cli.model.common import ON_HELP, WORK_HELP, add_question
+from nupa.cli.model.common import ON_HELP, QUIET_S, WORK_HELP, add_question
 
 if TYPE_CHECKING:
     from nupa.model.study.difference import FabricDifference
@@ -40,18 +40,21 @@ def add_parser(verbs: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from nupa.base.progress import Progress
     from nupa.cli.common.text import print_json
     from nupa.model.study.difference import difference
 
-    found = difference(
-        args.work,
-        args.a,
-        args.b,
-        args.ranks,
-        algorithm=args.algorithm,
-        engine=args.engine,
-        seed=args.seed,
-    )
+    with Progress(1, quiet_s=QUIET_S, beats=True) as progress:
+        progress.step(f"{args.work} on {args.a} and {args.b}")
+        found = difference(
+            args.work,
+            args.a,
+            args.b,
+            args.ranks,
+            algorithm=args.algorithm,
+            engine=args.engine,
+            seed=args.seed,
+        )
     print_json(found.shown()) if args.json else print(_text(found, args.a, args.b))
     return 0
 

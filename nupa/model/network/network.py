@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from math import prod
+from operator import mul
 
 from nupa.model.errors import ModelError
 from nupa.model.network.graph import Graph
@@ -90,17 +92,21 @@ class Network:
     def endpoints(self) -> int:
         return prod(level.groups for level in self.levels)
 
+    @cached_property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(accumulate((level.groups for level in self.levels), mul))
+
     def group_size(self, level: int) -> int:
         """Returns how many endpoints a group of levels[level] holds."""
-        return prod(below.groups for below in self.levels[: level + 1])
+        return self._sizes[level]
 
     def level_between(self, a: int, b: int) -> int:
         """Returns the index of the lowest level of which one group holds both endpoints."""
         for end in (a, b):
             if not 0 <= end < self.endpoints:
                 raise ModelError(f"{self.name} has endpoints 0 to {self.endpoints - 1}: not {end}")
-        for index in range(len(self.levels)):
-            if a // self.group_size(index) == b // self.group_size(index):
+        for index, size in enumerate(self._sizes):
+            if a // size == b // size:
                 return index
         raise AssertionError("the highest level has one group")
 

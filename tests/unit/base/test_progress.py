@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import threading
 
 from nupa.base.progress import Progress
 
@@ -36,3 +37,26 @@ def test_on_a_terminal_the_line_is_rewritten_and_gone_at_the_end() -> None:
         "[1/1]  1.2 s  fabric, made",
         "",
     ]
+
+
+class Watched(Terminal):
+    """Tells when a line was rewritten twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rewritten = threading.Event()
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.getvalue().count("a long call") >= 3:
+            self.rewritten.set()
+        return written
+
+
+def test_a_thread_updates_the_time_of_a_step_that_calls_nothing() -> None:
+    out = Watched()
+    with Progress(1, out, beats=True) as progress:
+        progress.step("a long call")
+        assert out.rewritten.wait(60)
+    assert out.getvalue().endswith("\r\x1b[K")
+    assert not any(each.name.endswith("(_beat)") for each in threading.enumerate())

@@ -239,10 +239,10 @@ def test_a_locale_without_the_letters_gets_others(monkeypatch: pytest.MonkeyPatc
 
 
 def test_output_that_cannot_be_written_is_one_line() -> None:
+    program = "import sys, nupa.cli; sys.exit(nupa.cli.main())"
     with Path("/dev/full").open("w") as full:
         found = subprocess.run(
-            [sys.executable, "-c", "import sys, nupa.cli; sys.exit(nupa.cli.main())"]
-            + ["model", "profiles"],
+            [sys.executable, "-c", program, "model", "profiles"],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert (found.returncode, found.stderr) == (1, "nupa: stdout: No space left on device\n")
