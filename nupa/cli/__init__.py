@@ -30,6 +30,7 @@ examples:
   nupa show                              its hosts, ports, processes and traffic
   nupa vm up                             QEMU guests whose CXL memory is a fabric
   nupa capture                           the packets that cross it
+  nupa model predict --work write:8 --on ib-ndr      a time on real hardware, and why
   nupa doctor                            checks what this machine can do
 """
 

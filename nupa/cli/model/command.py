@@ -24,6 +24,12 @@ COMMANDS: tuple[str, ...] = (
 )
 
 _EPILOG = """\
+examples:
+  nupa model compare --work allreduce:1G --on nvlink4,ib-ndr,cxl-gen6x4     one table
+  nupa model predict --work write:8..8M --on roce-400                       a line for each size
+  nupa model predict --work alltoall:64M --on 'fat_tree(1024,ib-ndr)'       a network, and why
+  nupa model replay FOLDER --on ib-ndr --ranks 64            what `nupa run --record FOLDER` has
+
 These commands need no fabric.  docs/model.md explains what they compute and how right it is.
 """
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""docs/model.md: runs its commands.  `python -m tests.unit.model.page` writes their output anew."""
+"""docs/model.md and README.md: runs their commands of `nupa model`.
+
+`python -m tests.unit.model.page` writes the output of both anew.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from nupa.cli import main
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "model.md"
+README = ROOT / "README.md"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -38,6 +42,13 @@ def blocks(page: str) -> Iterator[Block]:
 
 def commands(block: Block) -> list[str]:
     return [line[2:] for line in block.text.splitlines() if line.startswith("$ ")]
+
+
+def predicts(block: Block) -> bool:
+    """Returns whether a block has commands of the model and no other; the README has others."""
+    return block.kind == "console" and all(
+        each.startswith("nupa model ") for each in commands(block)
+    )
 
 
 def run(command: str, folder: Path) -> str:
@@ -95,6 +106,15 @@ def write_files(page: str, folder: Path) -> None:
             (folder / name[1]).write_text(block.text)
 
 
+def renewed_readme(page: str, folder: Path) -> str:
+    """Returns the README with the output of the model's commands as it is now."""
+    found, at = [], 0
+    for block in filter(predicts, blocks(page)):
+        found += [page[at : block.start], output(block, folder)]
+        at = block.end
+    return "".join([*found, page[at:]])
+
+
 def renewed(page: str, folder: Path) -> str:
     """Returns the page with each output as it is now."""
     write_files(page, folder)
@@ -115,3 +135,4 @@ def renewed(page: str, folder: Path) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         PAGE.write_text(renewed(PAGE.read_text(), Path(made)))
+        README.write_text(renewed_readme(README.read_text(), Path(made)))

@@ -13,7 +13,16 @@ from nupa.model.network.text import GENERATORS
 from nupa.model.network.text import parse as parse_network
 from nupa.model.profile.profile import names
 from nupa.model.work.text import parse, words
-from tests.unit.model.page import PAGE, blocks, commands, example, output, write_files
+from tests.unit.model.page import (
+    PAGE,
+    README,
+    blocks,
+    commands,
+    example,
+    output,
+    predicts,
+    write_files,
+)
 
 TEXT = PAGE.read_text()
 CONSOLES = [block for block in blocks(TEXT) if block.kind == "console"]
@@ -24,6 +33,13 @@ RENEW = "`python -m tests.unit.model.page` writes the output anew"
 def test_a_command_of_the_page_prints_what_it_says(at: int, tmp_path: Path) -> None:
     write_files(TEXT, tmp_path)
     assert output(CONSOLES[at], tmp_path) == CONSOLES[at].text, RENEW
+
+
+def test_the_readme_shows_what_a_prediction_prints(tmp_path: Path) -> None:
+    found = [block for block in blocks(README.read_text()) if predicts(block)]
+    assert found
+    for block in found:
+        assert output(block, tmp_path) == block.text, RENEW
 
 
 def test_the_python_of_the_page_prints_what_it_says() -> None:
