@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ def elements(array: Array, type_: str | None, *, writable: bool, what: str) -> E
         )
     if writable and not array.flags.writeable:
         raise LocalError(f"{what}: the array that takes the result is read-only", errno.EINVAL)
-    name = type_ or (reduction.OF_DTYPES.get(array.dtype.name) if array.dtype.isnative else None)
+    name = type_ or _type_of(array.dtype)
     if name is None:
         raise LocalError(
             f"{what}: elements of {array.dtype}: use one of {', '.join(reduction.OF_DTYPES)}",
@@ -88,4 +89,10 @@ def elements(array: Array, type_: str | None, *, writable: bool, what: str) -> E
             f"{what}: {name} has {each} bytes, {array.dtype} has {array.dtype.itemsize}",
             errno.EINVAL,
         )
-    return Elements(array.reshape(-1).view("u1"), name, each)
+    return Elements(array.reshape(-1).view(np.uint8), name, each)
+
+
+@cache
+def _type_of(dtype: np.dtype[Any]) -> str | None:
+    """Returns the name of a type; NumPy takes microseconds for that of a dtype."""
+    return reduction.OF_DTYPES.get(dtype.name) if dtype.isnative else None

@@ -97,56 +97,36 @@ static inline uint16_t round_bf16(float value)
 
 /* --- loops ------------------------------------------------------------------------- */
 
-#define LOOP(accumulator, element, widen, operator_)                                               \
-	for (uint64_t i = 0; i < count; i++) {                                                     \
-		element found;                                                                     \
-		memcpy(&found, (const uint8_t *)from + i * sizeof(found), sizeof(found));          \
-		const accumulator operand = (accumulator)widen(found);                             \
-		sums[i] = operator_(sums[i], operand);                                             \
-	}                                                                                          \
-	break
+#define TAKE(case_, accumulator, element, widen, fold)                                             \
+	if (operator_ == (case_))                                                                  \
+		for (uint64_t i = 0; i < count; i++) {                                             \
+			element found;                                                             \
+			memcpy(&found, (const uint8_t *)from + i * sizeof(found), sizeof(found));  \
+			const accumulator operand = (accumulator)widen(found);                     \
+			((accumulator *)accumulators)[i] =                                         \
+			    fold(((accumulator *)accumulators)[i], operand);                       \
+		}
 
 /* Sums of signed integers are those of unsigned ones: they wrap. */
 #define INTEGERS(name, signed_, unsigned_)                                                         \
 	static void take_##name(uint32_t operator_, void *accumulators, const void *from,          \
 				uint64_t count)                                                    \
 	{                                                                                          \
-		if (operator_ == NUPA_REDUCE_MIN || operator_ == NUPA_REDUCE_MAX) {                \
-			signed_ *sums = accumulators;                                              \
-			switch (operator_) {                                                       \
-			case NUPA_REDUCE_MIN:                                                      \
-				LOOP(signed_, signed_, SAME, MIN);                                 \
-			case NUPA_REDUCE_MAX:                                                      \
-				LOOP(signed_, signed_, SAME, MAX);                                 \
-			}                                                                          \
-			return;                                                                    \
-		}                                                                                  \
-		unsigned_ *sums = accumulators;                                                    \
-		switch (operator_) {                                                               \
-		case NUPA_REDUCE_ADD:                                                              \
-			LOOP(unsigned_, unsigned_, SAME, ADD);                                     \
-		case NUPA_REDUCE_AND:                                                              \
-			LOOP(unsigned_, unsigned_, SAME, AND);                                     \
-		case NUPA_REDUCE_OR:                                                               \
-			LOOP(unsigned_, unsigned_, SAME, OR);                                      \
-		case NUPA_REDUCE_XOR:                                                              \
-			LOOP(unsigned_, unsigned_, SAME, XOR);                                     \
-		}                                                                                  \
+		TAKE(NUPA_REDUCE_ADD, unsigned_, unsigned_, SAME, ADD)                             \
+		TAKE(NUPA_REDUCE_MIN, signed_, signed_, SAME, MIN)                                 \
+		TAKE(NUPA_REDUCE_MAX, signed_, signed_, SAME, MAX)                                 \
+		TAKE(NUPA_REDUCE_AND, unsigned_, unsigned_, SAME, AND)                             \
+		TAKE(NUPA_REDUCE_OR, unsigned_, unsigned_, SAME, OR)                               \
+		TAKE(NUPA_REDUCE_XOR, unsigned_, unsigned_, SAME, XOR)                             \
 	}
 
 #define FLOATS(name, accumulator, element, widen)                                                  \
 	static void take_##name(uint32_t operator_, void *accumulators, const void *from,          \
 				uint64_t count)                                                    \
 	{                                                                                          \
-		accumulator *sums = accumulators;                                                  \
-		switch (operator_) {                                                               \
-		case NUPA_REDUCE_ADD:                                                              \
-			LOOP(accumulator, element, widen, ADD);                                    \
-		case NUPA_REDUCE_MIN:                                                              \
-			LOOP(accumulator, element, widen, FLOAT_MIN);                              \
-		case NUPA_REDUCE_MAX:                                                              \
-			LOOP(accumulator, element, widen, FLOAT_MAX);                              \
-		}                                                                                  \
+		TAKE(NUPA_REDUCE_ADD, accumulator, element, widen, ADD)                            \
+		TAKE(NUPA_REDUCE_MIN, accumulator, element, widen, FLOAT_MIN)                      \
+		TAKE(NUPA_REDUCE_MAX, accumulator, element, widen, FLOAT_MAX)                      \
 	}
 
 FLOATS(f16, float, uint16_t, widen_f16)

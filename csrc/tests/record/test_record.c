@@ -105,8 +105,13 @@ static void stage_close(struct stage *s)
 
 	fabric_close(s->fabric, s->a, s->b);
 	folder = opendir(s->folder);
-	while ((entry = readdir(folder)))
-		unlinkat(dirfd(folder), entry->d_name, 0);
+	CHECK(folder);
+	while ((entry = readdir(folder))) {
+		char path[512];
+
+		snprintf(path, sizeof(path), "%s/%s", s->folder, entry->d_name);
+		unlink(path);
+	}
 	closedir(folder);
 	CHECK_EQ(rmdir(s->folder), 0);
 }

@@ -229,8 +229,8 @@ static struct nupa_fabric *row_of(uint32_t switches, struct nupa_route routes[4]
 	if (!routes[1].hops) {
 		routes[1].hops = routes[2].hops = (uint16_t)(2 + 2 * switches);
 		routes[1].port[1 + 2 * switches] = 1;
-		for (uint16_t i = 0; i < 2 * switches; i++)
-			routes[1].port[1 + i] = 2 + i;
+		for (uint32_t i = 0; i < 2 * switches; i++)
+			routes[1].port[1 + i] = (uint16_t)(2 + i);
 		for (uint32_t i = 0; i < routes[1].hops; i++)
 			routes[2].port[i] = routes[1].port[routes[1].hops - 1u - i];
 	}
