@@ -102,7 +102,7 @@ static int wr_complete(struct ibv_qp_ex *ibv)
 
 	nupa_engine_lock(qp->engine);
 	if (unlikely(qp->engine->recorder))
-		begun_ticks = nupa_record_posting(qp->engine->recorder);
+		begun_ticks = nupa_record_posting(qp, UINT32_MAX);
 	if (!error && qp->sq.posted != builder->first)
 		error = EBUSY; /* another thread posted meanwhile, by ibv_post_send or a reset */
 	if (likely(!error) && !express_built(qp)) {

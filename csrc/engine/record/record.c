@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The recorder of an attachment: its file, window by window, and what calls add to it. */
+ * The recorder of an attachment: its file, and what calls add to it. */
 #define _GNU_SOURCE
 #include "engine/record/record.h"
 #include "base/clock.h"
@@ -17,27 +17,31 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RECORDS_OF_WINDOW (NUPA_RECORD_WINDOW_BYTES / (uint32_t)sizeof(struct nupa_record))
+#define TAIL_RECORDS (NUPA_RECORD_TAIL_BYTES / (uint32_t)sizeof(struct nupa_record))
 #define CLOCK_EVERY_NS UINT64_C(100000000) /* R4: so often, if anything is posted */
 #define CALIBRATE_NS UINT64_C(200000)
 #define CALIBRATE_RECORDS 256u
 #define MADE_IN_POST (UINT64_C(1) << 63) /* in a CQE's stamp */
 #define FILES_MAX 10000u
 #define MOVER_EVERY 64u
-#define AHEAD 6 /* records: three lines, which arrive while the program works */
+#define BEGIN_EVERY 8u /* R7 */
+#define SMALL_BYTES 256u
+#define AHEAD 4 /* records: two lines, which arrive while the program works */
 
 struct nupa_recorder {
-	struct nupa_record *at, *end; /* of the window; NULL: the recording has ended (CUT) */
-	uint8_t *window;
+	struct nupa_record *at, *end; /* of the tail; NULL: the recording has ended (CUT) */
+	struct nupa_record_header *header;
 	uint64_t posting_ticks; /* 0: no call posts */
 	uint64_t last_ticks;    /* the last reading in a record */
 	uint64_t clock_ticks;   /* the next CLOCK record is due */
 	uint64_t clock_every_ticks;
-	uint64_t file_bytes;
 	uint32_t calls; /* that posted */
 	uint8_t mover;  /* the last one seen, enum nupa_mover */
 	bool polls;     /* completions are made by the threads that poll for them */
 	int fd;
+	/* R7: the last post whose begin was read, and how many followed it. */
+	const struct nupa_qp *read_qp;
+	uint32_t read_bytes, read_took_ticks, unread;
 };
 
 /* Of this thread: its number (+ 1) in the process, and whether a WAIT was its last record. */
@@ -64,33 +68,63 @@ static uint32_t ticks_between(uint64_t from, uint64_t to)
 	return to < from ? 0 : to - from > UINT32_MAX ? UINT32_MAX : (uint32_t)(to - from);
 }
 
-/* --- windows ------------------------------------------------------------------------- */
+/* --- the file ------------------------------------------------------------------------ */
 
-/* Maps one more window at the end of the file; NULL, and errno. */
-static uint8_t *map_window(struct nupa_recorder *recorder)
+static struct nupa_record *tail_of(struct nupa_record_header *header)
 {
-	/* R5; a store into a hole of a full disk would end the program. */
-	int error =
-	    posix_fallocate(recorder->fd, (off_t)recorder->file_bytes, NUPA_RECORD_WINDOW_BYTES);
-	void *window;
+	return (struct nupa_record *)(void *)((uint8_t *)header + NUPA_RECORD_HEADER_BYTES);
+}
+
+/* Maps header and tail; false, and errno. */
+static bool map_file(struct nupa_recorder *recorder)
+{
+	/* A store into a hole of a full disk would end the program. */
+	int error = posix_fallocate(recorder->fd, 0, NUPA_RECORD_BODY_OFFSET);
+	void *mapped;
 
 	if (error) {
 		errno = error;
-		return NULL;
+		return false;
 	}
-	window = mmap(NULL, NUPA_RECORD_WINDOW_BYTES, PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_POPULATE, recorder->fd, (off_t)recorder->file_bytes);
-	if (window == MAP_FAILED)
-		return NULL;
-	recorder->file_bytes += NUPA_RECORD_WINDOW_BYTES;
-	return window;
+	mapped = mmap(NULL, NUPA_RECORD_BODY_OFFSET, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_POPULATE, recorder->fd, 0);
+	if (mapped == MAP_FAILED)
+		return false;
+	recorder->header = mapped;
+	recorder->at = tail_of(mapped);
+	recorder->end = recorder->at + TAIL_RECORDS - 1; /* the last: next_tail */
+	return true;
 }
 
-static void use_window(struct nupa_recorder *recorder, uint8_t *window)
+/* Moves the tail's records to the body; false, and errno: there they stay. */
+static bool write_tail(struct nupa_recorder *recorder)
 {
-	recorder->window = window;
-	recorder->at = (struct nupa_record *)(void *)window;
-	recorder->end = recorder->at + RECORDS_OF_WINDOW - 1; /* the last: next_window */
+	struct nupa_record_header *header = recorder->header;
+	struct nupa_record *tail = tail_of(header);
+	size_t bytes = (size_t)((uint8_t *)recorder->at - (uint8_t *)tail);
+	off_t end = (off_t)(NUPA_RECORD_BODY_OFFSET + header->body_records * sizeof(*tail));
+
+	for (size_t done = 0; done < bytes;) {
+		ssize_t wrote = pwrite(recorder->fd, (const uint8_t *)tail + done, bytes - done,
+				       end + (off_t)done);
+
+		if (wrote < 0 && errno == EINTR)
+			continue;
+		if (wrote <= 0) {
+			int error = wrote ? errno : ENOSPC;
+
+			(void)!ftruncate(recorder->fd, end);
+			errno = error;
+			return false;
+		}
+		done += (size_t)wrote;
+	}
+	/* R5: a reader sees the tail empty before the body counts its records. */
+	nupa_store_release(&tail->kind, NUPA_RECORD_END);
+	memset(tail, 0, bytes);
+	nupa_store_release(&header->body_records, header->body_records + bytes / sizeof(*tail));
+	recorder->at = tail;
+	return true;
 }
 
 static void put_clock(struct nupa_recorder *recorder, uint64_t begun_ticks)
@@ -106,12 +140,11 @@ static void put_clock(struct nupa_recorder *recorder, uint64_t begun_ticks)
 	nupa_store_release(&record->kind, NUPA_RECORD_CLOCK);
 }
 
-static void next_window(struct nupa_recorder *recorder)
+static void next_tail(struct nupa_recorder *recorder)
 {
 	uint64_t begun_ticks = nupa_record_ticks();
-	uint8_t *window = map_window(recorder);
 
-	if (!window) {
+	if (!write_tail(recorder)) {
 		nupa_hint("the recording ends here: %s", strerror(errno));
 		recorder->end->ticks = begun_ticks;
 		nupa_store_release(&recorder->end->kind, NUPA_RECORD_CUT);
@@ -119,8 +152,6 @@ static void next_window(struct nupa_recorder *recorder)
 		return;
 	}
 	put_clock(recorder, begun_ticks);
-	munmap(recorder->window, NUPA_RECORD_WINDOW_BYTES);
-	use_window(recorder, window);
 }
 
 static uint16_t this_thread(void)
@@ -138,7 +169,7 @@ static inline struct nupa_record *begin(struct nupa_recorder *recorder, uint64_t
 	if (unlikely(recorder->at == recorder->end)) {
 		if (!recorder->at)
 			return NULL;
-		next_window(recorder);
+		next_tail(recorder);
 		if (!recorder->at)
 			return NULL;
 	}
@@ -153,13 +184,23 @@ static inline void finish(struct nupa_recorder *recorder, struct nupa_record *re
 {
 	nupa_store_release(&record->kind, (uint8_t)kind);
 	recorder->at = record + 1;
-	nupa_prefetch_write(record + AHEAD); /* beyond the window: it does no harm */
+	nupa_prefetch_write(record + AHEAD); /* beyond the tail: it does no harm */
 }
 
 /* --- calls --------------------------------------------------------------------------- */
 
-uint64_t nupa_record_posting(struct nupa_recorder *recorder)
+uint64_t nupa_record_posting(const struct nupa_qp *qp, uint32_t bytes)
 {
+	struct nupa_recorder *recorder = qp->engine->recorder;
+
+	if (qp == recorder->read_qp && bytes == recorder->read_bytes &&
+	    ++recorder->unread < BEGIN_EVERY) {
+		recorder->posting_ticks = recorder->last_ticks;
+		return 0;
+	}
+	recorder->read_qp = bytes <= SMALL_BYTES ? qp : NULL;
+	recorder->read_bytes = bytes;
+	recorder->unread = 0;
 	return recorder->posting_ticks = nupa_record_ticks();
 }
 
@@ -192,7 +233,16 @@ static inline struct nupa_record posted(const struct nupa_qp *qp, uint64_t begun
 {
 	uint64_t now_ticks = nupa_record_ticks();
 	struct nupa_recorder *recorder = qp->engine->recorder;
+	uint8_t flags = 0;
 
+	if (begun_ticks) {
+		recorder->read_took_ticks = ticks_between(begun_ticks, now_ticks);
+	} else {
+		begun_ticks = now_ticks - recorder->read_took_ticks;
+		if (begun_ticks < recorder->last_ticks)
+			begun_ticks = recorder->last_ticks;
+		flags = NUPA_RECORD_AS_BEFORE;
+	}
 	thread_waits = false;
 	recorder->posting_ticks = 0;
 	recorder->last_ticks = now_ticks;
@@ -205,6 +255,7 @@ static inline struct nupa_record posted(const struct nupa_qp *qp, uint64_t begun
 		.ticks = begun_ticks,
 		.took_ticks = ticks_between(begun_ticks, now_ticks),
 		.qpn = qp->ibv.qp_num,
+		.flags = flags,
 		.mover = recorder->mover,
 	};
 }
@@ -213,7 +264,7 @@ void nupa_record_posted(struct nupa_qp *qp, uint64_t begun_ticks, const struct i
 			const struct ibv_send_wr *end)
 {
 	struct nupa_record what = posted(qp, begun_ticks);
-	uint8_t same_call = 0;
+	uint8_t same_call = what.flags;
 
 	for (; wr && wr != end; wr = wr->next) {
 		uint64_t bytes = 0;
@@ -232,7 +283,7 @@ void nupa_record_posted(struct nupa_qp *qp, uint64_t begun_ticks, const struct i
 void nupa_record_built(struct nupa_qp *qp, uint64_t begun_ticks, uint64_t first, uint64_t end)
 {
 	struct nupa_record what = posted(qp, begun_ticks);
-	uint8_t same_call = 0;
+	uint8_t same_call = what.flags;
 
 	for (uint64_t index = first; index != end; index++) {
 		const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, index);
@@ -338,9 +389,10 @@ static int make_file(const char *folder, const char *host)
 	return -1;
 }
 
-/* How fast the counter is, and what a record costs where the window is warm. */
-static void calibrate(struct nupa_recorder *recorder, struct nupa_record_header *header)
+/* How fast the counter is, and what a record costs. */
+static void calibrate(struct nupa_recorder *recorder)
 {
+	struct nupa_record_header *header = recorder->header;
 	struct nupa_record *first = recorder->at, what = { 0 };
 	uint64_t ticks = nupa_record_ticks(), ns = nupa_clock_ns(), now_ns;
 
@@ -355,7 +407,7 @@ static void calibrate(struct nupa_recorder *recorder, struct nupa_record_header 
 		recorder->at = first;
 		ticks = nupa_record_ticks();
 		for (uint32_t i = 0; i < CALIBRATE_RECORDS; i++) {
-			what.ticks = nupa_record_posting(recorder);
+			what.ticks = nupa_record_ticks();
 			what.took_ticks = ticks_between(what.ticks, nupa_record_ticks());
 			put_post(recorder, &what);
 		}
@@ -415,32 +467,23 @@ static void fill_header(struct nupa_record_header *header, const struct nupa_eng
 struct nupa_recorder *nupa_recorder_open(const struct nupa_engine *engine)
 {
 	const char *folder = secure_getenv("NUPA_RECORD");
-	struct nupa_record_header header = { 0 };
 	struct nupa_recorder *recorder;
-	uint8_t *window;
 
 	if (!folder || !*folder)
 		return NULL;
 	recorder = calloc(1, sizeof(*recorder));
 	if (!recorder)
 		return NULL;
-	recorder->file_bytes = NUPA_RECORD_HEADER_BYTES;
 	recorder->fd = make_file(folder, engine->fabric->hosts[engine->host].name);
-	window = recorder->fd < 0 ? NULL : map_window(recorder);
-	if (!window) {
+	if (recorder->fd < 0 || !map_file(recorder)) {
 		nupa_hint("no recording in %s: %s", folder, strerror(errno));
 		nupa_recorder_close(recorder, true);
 		return NULL;
 	}
-	use_window(recorder, window);
-	fill_header(&header, engine);
-	calibrate(recorder, &header);
-	memcpy(header.magic, NUPA_RECORD_MAGIC, sizeof(header.magic));
-	if (pwrite(recorder->fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
-		nupa_hint("no recording in %s: %s", folder, strerror(errno));
-		nupa_recorder_close(recorder, true);
-		return NULL;
-	}
+	fill_header(recorder->header, engine);
+	calibrate(recorder);
+	__atomic_thread_fence(__ATOMIC_RELEASE); /* with its magic, a header is whole */
+	memcpy(recorder->header->magic, NUPA_RECORD_MAGIC, sizeof(recorder->header->magic));
 	put_clock(recorder, nupa_record_ticks());
 	return recorder;
 }
@@ -449,22 +492,16 @@ void nupa_recorder_close(struct nupa_recorder *recorder, bool copy)
 {
 	if (!recorder)
 		return;
+	if (!copy && recorder->at == recorder->end && recorder->at)
+		next_tail(recorder);
 	if (!copy && recorder->at) {
-		uint64_t used_bytes;
-		struct nupa_record *record;
-
-		put_clock(recorder, nupa_record_ticks()); /* at most the place of a CUT */
-		if (recorder->at <= recorder->end) {
-			record = recorder->at;
-			record->ticks = nupa_record_ticks();
-			finish(recorder, record, NUPA_RECORD_LEFT);
-		}
-		used_bytes = (uint64_t)((uint8_t *)recorder->at - recorder->window);
-		(void)!ftruncate(recorder->fd, (off_t)(recorder->file_bytes -
-						       NUPA_RECORD_WINDOW_BYTES + used_bytes));
+		put_clock(recorder, nupa_record_ticks()); /* at most the place of a CUT, as LEFT */
+		recorder->at->ticks = nupa_record_ticks();
+		finish(recorder, recorder->at, NUPA_RECORD_LEFT);
+		(void)!write_tail(recorder); /* on a full disk they stay in the tail */
 	}
-	if (recorder->window)
-		munmap(recorder->window, NUPA_RECORD_WINDOW_BYTES);
+	if (recorder->header)
+		munmap(recorder->header, NUPA_RECORD_BODY_OFFSET);
 	if (recorder->fd >= 0)
 		close(recorder->fd);
 	free(recorder);

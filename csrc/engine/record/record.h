@@ -4,30 +4,36 @@
  * in that folder.  A trace (trace.h) has all messages of a fabric; a recording has the calls of
  * one program, with the time between them.
  *
- * A file is a page with struct nupa_record_header, then records of 32 bytes.  Numbers are of this
- * machine's byte order.  nupa/model/recording reads it.
+ * A file is a page with struct nupa_record_header, the tail, and the body: records of 32 bytes.
+ * Numbers are of this machine's byte order.  nupa/model/recording reads it.
  *
  *   R1  All is stored with the engine's lock, in order of time of each thread.  `kind` is stored
- *       last, so a record with a kind is whole, and the first one without is the end.  The file of
- *       a killed process is valid up to there.
+ *       last, so a record with a kind is whole, and the first one without is the end of the tail.
+ *       The file of a killed process is valid up to there.
  *   R2  A record is made once: of a request when the call that posted it returns; of a completion
  *       when the program takes it from its queue.  A completion that is never taken has none.
  *   R3  Completions of one send queue come in its order; each ends all requests before it.
  *   R4  Times are ticks of the machine's counter.  CLOCK records pair them with CLOCK_MONOTONIC,
  *       which all processes of a machine share.
- *   R5  A file grows by whole windows, which are allocated before they are mapped.  On a full disk
- *       the recording ends with CUT, and the program continues.
+ *   R5  Records are stored into the tail, which is mapped and stays in the caches.  A full tail is
+ *       written to the end of the body: `body_records` counts from then on what is there, and the
+ *       tail begins anew.  A body that has the tail's records already has more than it counts.
+ *       On a full disk the recording ends with CUT, and the program continues.
  *   R6  A completion that a thread found without waiting has the time of the record before it: what
- *       the poll took belongs to the next gap. */
+ *       the poll took belongs to the next gap.
+ *   R7  Of posts of one request of at most 256 bytes, of the same size and QP as the one before,
+ *       only every eighth has its begin read.  The others are taken to last as long as that one:
+ *       the reading would be a part of the latency that is recorded. */
 #ifndef NUPA_RECORD_H
 #define NUPA_RECORD_H
 
 #include "engine/core/engine.h"
 
 #define NUPA_RECORD_MAGIC "NUPAREC\n"
-#define NUPA_RECORD_VERSION 1u
+#define NUPA_RECORD_VERSION 2u
 #define NUPA_RECORD_HEADER_BYTES 4096u
-#define NUPA_RECORD_WINDOW_BYTES (1u << 20) /* 32,768 records: some 4 ms of 8-byte writes */
+#define NUPA_RECORD_TAIL_BYTES (1u << 14) /* 512 records: a part of a core's first cache */
+#define NUPA_RECORD_BODY_OFFSET (NUPA_RECORD_HEADER_BYTES + NUPA_RECORD_TAIL_BYTES)
 
 enum nupa_record_kind {
 	NUPA_RECORD_END,        /* none: nothing follows */
@@ -47,6 +53,7 @@ enum nupa_record_flag {
 	NUPA_RECORD_SAME_CALL = 8,     /* POST, COMPLETION: of the same call as the one before */
 	NUPA_RECORD_MADE_IN_POST = 16, /* COMPLETION: the call that posted it completed it */
 	NUPA_RECORD_AT_ONCE = 32,      /* COMPLETION: R6 */
+	NUPA_RECORD_AS_BEFORE = 64,    /* POST: R7 */
 };
 
 struct nupa_record {
@@ -75,13 +82,15 @@ struct nupa_record_header {
 	uint64_t generation;                   /* the fabric's */
 	uint64_t start_ticks, start_ns;        /* when the attachment was made */
 	uint64_t ticks_per_s;                  /* roughly: CLOCK records say it better */
-	uint32_t post_ticks, completion_ticks; /* what the recorder itself adds to such a call */
+	/* What the recorder itself adds to such a call; to a post of R7 as to a completion. */
+	uint32_t post_ticks, completion_ticks;
 	uint32_t rank;          /* + 1, as a launcher of MPI programs says; 0: none does */
 	uint32_t at_once_ticks; /* as completion_ticks: of one that was found at once (R6) */
 	char host_name[64];
-	char program[64]; /* its path's last part */
+	char program[64];      /* its path's last part */
+	uint64_t body_records; /* R5 */
 };
-NUPA_ASSERT_SIZE(struct nupa_record_header, 80 + 128);
+NUPA_ASSERT_SIZE(struct nupa_record_header, 80 + 128 + 8);
 
 struct nupa_recorder;
 
@@ -96,8 +105,9 @@ uint64_t nupa_record_ticks(void);
 /* All under the engine's lock, and only where engine->recorder is set; those of completions, also
  * after it was closed (NULL). */
 
-/* A call begins to post; what completes before nupa_record_posted was made by this call. */
-uint64_t nupa_record_posting(struct nupa_recorder *recorder);
+/* A call begins to post; what completes before nupa_record_posted was made by this call.
+ * `bytes`: of its only request; UINT32_MAX: of several, or not known.  0: R7. */
+uint64_t nupa_record_posting(const struct nupa_qp *qp, uint32_t bytes);
 /* It returns: *wr* to *end* were posted. */
 void nupa_record_posted(struct nupa_qp *qp, uint64_t begun_ticks, const struct ibv_send_wr *wr,
 			const struct ibv_send_wr *end);

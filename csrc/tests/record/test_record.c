@@ -23,7 +23,7 @@ struct stage {
 
 struct read_back {
 	struct nupa_record_header header;
-	struct nupa_record *records; /* up to the first one without a kind */
+	struct nupa_record *records; /* the body, and the tail to the first one without a kind */
 	uint32_t n;
 };
 
@@ -63,12 +63,18 @@ static struct read_back read_file(const struct stage *s, uint32_t host)
 		CHECK_EQ(pread(fd, &found.header, sizeof(found.header), 0), sizeof(found.header));
 		CHECK_EQ(fstat(fd, &stat), 0);
 		if (found.header.host == host) {
-			records = (uint32_t)(stat.st_size - NUPA_RECORD_HEADER_BYTES) / 32;
-			found.records = calloc(records + 1, sizeof(*found.records));
-			CHECK_EQ(pread(fd, found.records, records * 32, NUPA_RECORD_HEADER_BYTES),
+			struct nupa_record tail[NUPA_RECORD_TAIL_BYTES / 32];
+
+			CHECK_EQ(pread(fd, tail, sizeof(tail), NUPA_RECORD_HEADER_BYTES),
+				 sizeof(tail));
+			records = (uint32_t)(stat.st_size - NUPA_RECORD_BODY_OFFSET) / 32;
+			CHECK_EQ(records, found.header.body_records);
+			found.records = calloc(records + 512, sizeof(*found.records));
+			CHECK_EQ(pread(fd, found.records, records * 32, NUPA_RECORD_BODY_OFFSET),
 				 records * 32);
-			while (found.n < records && found.records[found.n].kind)
-				found.n++;
+			found.n = records;
+			for (uint32_t i = 0; i < 512 && tail[i].kind; i++)
+				found.records[found.n++] = tail[i];
 			close(fd);
 			break;
 		}
@@ -226,10 +232,10 @@ TEST(requests_of_one_call_are_marked_and_a_refused_one_is_not_recorded)
 	stage_close(&s);
 }
 
-TEST(a_recording_continues_in_a_second_window)
+TEST(a_recording_continues_when_its_tail_is_full)
 {
 	struct stage s = stage_open(IBV_QPT_RC, NUPA_MOVER_NONE);
-	const uint32_t writes = NUPA_RECORD_WINDOW_BYTES / 32;
+	const uint32_t writes = 2 * NUPA_RECORD_TAIL_BYTES / 32;
 	struct read_back found;
 
 	for (uint32_t i = 0; i < writes; i++) {
@@ -239,10 +245,43 @@ TEST(a_recording_continues_in_a_second_window)
 	found = read_file(&s, 0);
 	CHECK_EQ(count(&found, NUPA_RECORD_POST), writes);
 	CHECK_EQ(count(&found, NUPA_RECORD_COMPLETION), writes);
-	CHECK(count(&found, NUPA_RECORD_CLOCK) >= 3);
+	CHECK(count(&found, NUPA_RECORD_CLOCK) >= 5); /* one for each tail */
+	CHECK(found.header.body_records >= 2 * writes - 512);
 	for (uint32_t i = 1; i < found.n; i++)
 		if (found.records[i].kind == NUPA_RECORD_POST)
 			CHECK(found.records[i].ticks > found.header.start_ticks);
+	free(found.records);
+	stage_close(&s);
+}
+
+TEST(of_equal_small_posts_every_eighth_is_timed_and_none_begins_before_the_call_before_it)
+{
+	struct stage s = stage_open(IBV_QPT_RC, NUPA_MOVER_NONE);
+	struct read_back found;
+	uint64_t until = 0;
+	uint32_t timed = 0, posts = 0;
+
+	for (uint32_t i = 0; i < 64; i++) {
+		end_start(s.a, IBV_WR_RDMA_WRITE, i, 0, 8);
+		cq_expect(s.a->send_cq, i, IBV_WC_SUCCESS);
+	}
+	end_start(s.a, IBV_WR_RDMA_WRITE, 64, 0, 16);
+	end_start(s.a, IBV_WR_RDMA_WRITE, 65, 0, 4096);
+	end_start(s.a, IBV_WR_RDMA_WRITE, 66, 0, 4096);
+	found = read_file(&s, 0);
+	for (uint32_t i = 0; i < found.n; i++) {
+		const struct nupa_record *record = &found.records[i];
+
+		if (record->kind == NUPA_RECORD_POST) {
+			CHECK(record->ticks >= until);
+			until = record->ticks + record->took_ticks;
+			timed += !(record->flags & NUPA_RECORD_AS_BEFORE);
+			if (++posts == 64)
+				CHECK_EQ(timed, 8);
+		}
+	}
+	CHECK_EQ(posts, 67);
+	CHECK_EQ(timed, 11); /* another size, and large ones */
 	free(found.records);
 	stage_close(&s);
 }

@@ -13,6 +13,7 @@ from nupa.base.errors import LocalError
 from nupa.cli.common.command import fail
 
 SUFFIX = ".nrec"  # csrc/engine/record/record.c names the files
+_MAGIC_BYTES = 8
 _GENERATION = slice(32, 40)  # of struct nupa_record_header
 
 
@@ -28,7 +29,7 @@ def prepare(folder: str, generation: int) -> str:
         for file in place.glob(f"*{SUFFIX}"):
             with file.open("rb") as opened:
                 header = opened.read(_GENERATION.stop)
-            begun = any(header)  # else its process is just making it
+            begun = any(header[:_MAGIC_BYTES])  # else its process is just making it
             if begun and header[_GENERATION] != generation.to_bytes(8, sys.byteorder):
                 raise LocalError(
                     f"--record {folder} has a recording of another fabric ({file.name}): name "

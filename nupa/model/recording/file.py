@@ -9,12 +9,14 @@ from pathlib import Path
 
 from nupa.model.errors import ModelError
 from nupa.model.recording.layout import (
+    BODY_OFFSET,
     HEADER,
     HEADER_BYTES,
     MAGIC,
     MOVERS,
     OPERATIONS,
     RECORD,
+    TAIL_BYTES,
     TICKS_MAX,
     VERSION,
     CallKind,
@@ -54,27 +56,31 @@ def read_file(path: Path) -> AttachmentFile:
     try:
         with path.open("rb") as file:
             header = _header(file.read(HEADER_BYTES), path)
+            tail = list(_records(file.read(TAIL_BYTES), HEADER_BYTES, header, path))
+            held = (path.stat().st_size - BODY_OFFSET) // RECORD.size
+            # record.h R5: a process was killed when it had just moved its tail to the body.
+            moved = bool(tail) and held >= header.body_records + len(tail)
+            count = held if moved or not tail else header.body_records
+            if count + len(tail) > RECORDS_MAX:
+                raise ModelError(
+                    f"{path}: more than {RECORDS_MAX} records: record a shorter run"
+                )
             records: list[CallRecord] = []
-            last = CallKind.END
-            offset = HEADER_BYTES
-            while last == CallKind.END and len(records) <= RECORDS_MAX:
-                block = file.read(RECORD.size * _READ_RECORDS)
-                whole = len(block) - len(block) % RECORD.size
-                for record in _records(block[:whole], offset, header, path):
-                    if record.kind in (CallKind.CUT, CallKind.LEFT):
-                        last = CallKind(record.kind)
-                        break
-                    records.append(record)
-                else:
-                    if len(records) * RECORD.size + HEADER_BYTES < offset + whole:
-                        break  # the first one without a kind
-                offset += whole
-                if len(block) < RECORD.size * _READ_RECORDS:
-                    break
+            while len(records) < count:
+                offset = BODY_OFFSET + len(records) * RECORD.size
+                block = file.read(RECORD.size * min(_READ_RECORDS, count - len(records)))
+                read = list(_records(block, offset, header, path))
+                records += read
+                if len(read) * RECORD.size < len(block) or not block:
+                    raise ModelError(
+                        f"{path}: offset {BODY_OFFSET + len(records) * RECORD.size}: "
+                        f"record {len(records)} of {count} is missing"
+                    )
+            records += [] if moved else tail
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror}") from error
-    if len(records) > RECORDS_MAX:
-        raise ModelError(f"{path}: more than {RECORDS_MAX} records: record a shorter run")
+    last = CallKind(records[-1].kind) if records else CallKind.END
+    records = [each for each in records if each.kind not in (CallKind.CUT, CallKind.LEFT)]
     return AttachmentFile(str(path), header, records, last == CallKind.CUT, last == CallKind.LEFT)
 
 
@@ -100,7 +106,8 @@ def _header(data: bytes, path: Path) -> RecordingHeader:
 def _records(
     block: bytes, offset: int, header: RecordingHeader, path: Path
 ) -> Iterator[CallRecord]:
-    for index, fields in enumerate(RECORD.iter_unpack(block)):
+    whole = len(block) - len(block) % RECORD.size
+    for index, fields in enumerate(RECORD.iter_unpack(block[:whole])):
         record = CallRecord._make(fields)
         if record.kind == CallKind.END:
             return

@@ -8,11 +8,13 @@ from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
 MAGIC = b"NUPAREC\n"
-VERSION = 1
+VERSION = 2
 HEADER_BYTES = 4096
+TAIL_BYTES = 1 << 14
+BODY_OFFSET = HEADER_BYTES + TAIL_BYTES
 SUFFIX = ".nrec"
 
-HEADER = struct.Struct("=8s6I4Q4I64s64s")
+HEADER = struct.Struct("=8s6I4Q4I64s64sQ")
 RECORD = struct.Struct("=QIIIIHBBBBBB")
 TOOK_MAX = (1 << 32) - 1
 TICKS_MAX = 1 << 62
@@ -36,6 +38,7 @@ class CallFlag(IntFlag):
     SAME_CALL = 8
     MADE_IN_POST = 16
     AT_ONCE = 32
+    AS_BEFORE = 64
 
 
 class RecordingHeader(NamedTuple):
@@ -56,6 +59,7 @@ class RecordingHeader(NamedTuple):
     at_once_ticks: int
     host_name: bytes
     program: bytes
+    body_records: int
 
 
 class CallRecord(NamedTuple):

@@ -185,6 +185,8 @@ def _call(record: CallRecord, clock: _Clock, costs: dict[CallKind, float]) -> Ca
     cost = 0.0 if record.flags & CallFlag.SAME_CALL else costs.get(kind, 0.0)
     if record.flags & CallFlag.AT_ONCE:
         cost = costs[CallKind.LEFT]
+    elif record.flags & CallFlag.AS_BEFORE:
+        cost = costs[CallKind.COMPLETION]
     return Call(
         kind,
         clock.at(record.ticks),

@@ -41,9 +41,11 @@ def test_a_ping_pong_is_half_round_trips_on_another_fabric(fabric: Stage, tmp_pa
     assert found["ranks"] == 2
     assert [rank["messages"] for rank in found["per_rank"]] == [COUNT, COUNT]
     assert found["bytes"] == 2 * COUNT * 8
-    # 1.87 us is what ib_write_lat says there; this machine computes some tenths between.
-    half_us = found["time_ns"] / 1e3 / COUNT / 2
-    assert 1.7 < half_us < 4
+    # 1.87 us is what ib_write_lat says there.  This machine may be busy, and the program waits for
+    # a processor: that is computation of one rank or the other.
+    computation_ns = sum(rank["computation_ns"] for rank in found["per_rank"])
+    half_us = (found["time_ns"] - computation_ns) / 1e3 / COUNT / 2
+    assert 1.7 < half_us < 2.0
     assert found["low_ns"] <= found["time_ns"] <= found["high_ns"]
 
 
@@ -51,9 +53,11 @@ def test_a_stream_is_limited_by_the_link(fabric: Stage, tmp_path: Path) -> None:
     size = 1 << 20
     recorded(fabric, tmp_path, "ib_write_bw", "-F", "-s", str(size), "-n", "200")
     found = replayed(fabric, str(tmp_path), "--on", "ib-hdr")
-    # The program's copies of 100 us each are the fabric's part, and go.
-    gbit_per_s = found["bytes"] * 8 / found["time_ns"]
-    assert 100 < gbit_per_s < 200
+    # The program's copies of 100 us each are the fabric's part, and go.  What it computes, or waits
+    # for a processor, adds to the time at most.
+    serialised_ns = found["bytes"] * 8 / 200
+    computation_ns = sum(rank["computation_ns"] for rank in found["per_rank"])
+    assert serialised_ns < found["time_ns"] < 1.1 * serialised_ns + computation_ns
 
 
 @pytest.mark.parametrize("program", ["ib_send_lat", "ib_send_bw", "ib_read_lat", "ib_atomic_bw"])

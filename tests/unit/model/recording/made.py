@@ -6,12 +6,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nupa.model.recording.layout import HEADER, HEADER_BYTES, MAGIC, RECORD, VERSION, CallKind
+from nupa.model.recording.layout import (
+    BODY_OFFSET,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    RECORD,
+    VERSION,
+    CallKind,
+)
 
 START = 1_000_000
 
 
 def header(**changed: object) -> bytes:
+    """Returns a header and an empty tail."""
     fields: dict[str, object] = {
         "magic": MAGIC,
         "version": VERSION,
@@ -30,9 +39,10 @@ def header(**changed: object) -> bytes:
         "at_once_ticks": 0,
         "host_name": b"host0",
         "program": b"app",
+        "body_records": 0,  # counts only where the tail has records
         **changed,
     }
-    return HEADER.pack(*fields.values()).ljust(HEADER_BYTES, b"\0")
+    return HEADER.pack(*fields.values()).ljust(BODY_OFFSET, b"\0")
 
 
 @dataclass
