@@ -1,153 +1,234 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """This machine as a profile of the performance model: one for each mover, by `nupa perf`'s loops.
 
-Each loop runs twice: once alone, for its times, and once recorded, for what a post takes.
+Each loop runs alone, for its times, and recorded, for what a post takes and what the loop itself
+computes.  A replay has that computation from its recording, so a profile must not have it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 from nupa.fabric import Fabric
 from nupa.measure import perf
+from nupa.measure.perf import PerfJob
+from nupa.model.engine.moves import BACK, POST, STREAM, TABLE
 from nupa.model.recording.layout import CallFlag, CallKind
-from nupa.model.recording.recording import read
-from nupa.programs import perftest
+from nupa.model.recording.recording import Recording, read
+from nupa.model.work.phase import RankOperation
+from nupa.model.work.recorded import CallReader
+from nupa.model.work.recording import schedule_of
 from nupa.programs.cpus import pick_two
-from nupa.programs.perftest import Operation
+from nupa.programs.perftest import Kind, Operation
 
-SMALL_BYTES = 8
-FIRST_BYTES = 65536  # to there a copy stays in a core's caches
-LARGE_BYTES = 1 << 20
-STREAM_BYTES = 8 << 20
-_ITERATIONS = {SMALL_BYTES: 20_000, FIRST_BYTES: 4_000, LARGE_BYTES: 400, STREAM_BYTES: 60}
+#: Sizes in bytes: where a copy leaves a level of a core's caches, its rate changes.
+SIZES = (8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 8 << 20)
+OPERATIONS: tuple[Operation, ...] = ("write", "send", "read")
+_BYTES = 32 << 20  # of one size, at most
+_ITERATIONS: Mapping[Kind, int] = {"lat": 10_000, "bw": 50_000}
+_RECORDED_ITERATIONS = 2_000
+_STREAM_RUNS = 3
+_ITERATIONS_MIN = 12
 _RECORD = "NUPA_RECORD"
 
 
 @dataclass(frozen=True)
 class Here:
-    """Figures of one mover, in the units of their kinds: ns, B/s, 1/s, ns/B."""
+    """What was measured: figures in the units of their kinds, moves in ns by row and size."""
 
-    mover: str
-    figures: dict[str, float]
+    name: str
+    title: str
+    figures: Mapping[str, float]
+    moves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    operations: Sequence[str] = ()
 
     def to_toml(self, when: str) -> str:
         """Returns the profile's file."""
+        said = f'source = "nupa model calibrate, {when}, kernel {os.uname().release}"'
         lines = [
-            f'name = "here-{self.mover}"',
-            f'title = "this machine, two processes, mover {self.mover}"',
+            f'name = "{self.name}"',
+            f'title = "{self.title}"',
             'kind = "fabric"',
             "",
             "[envelope]",
-            f"bytes = [1, {STREAM_BYTES}]",
+            f"bytes = [1, {SIZES[-1]}]",
             "ranks = [2, 2]",
         ]
+        if self.operations:
+            lines.append(f"operations = {json.dumps(list(self.operations))}")
         for name, value in self.figures.items():
             lines += [
                 "",
                 f"[figures.{name}]",
                 f"value = {value:.6g}",
                 f'unit = "{_UNITS.get(name, "ns")}"',
-                f'source = "nupa model calibrate, {when}, kernel {os.uname().release}"',
+                said,
                 'confidence = "measured"',
+            ]
+        if self.moves:
+            lines += ["", f"[tables.{TABLE}]", 'unit = "ns"', said, 'confidence = "measured"']
+            lines += [f"columns = {json.dumps([str(size) for size in SIZES])}"]
+            lines += ["", f"[tables.{TABLE}.rows]"]
+            lines += [
+                f'"{row}" = [{", ".join(f"{cell:.6g}" for cell in cells)}]'
+                for row, cells in self.moves.items()
             ]
         return "\n".join(lines) + "\n"
 
 
-_UNITS = {
-    "rate": "B/s",
-    "mtu": "B",
-    "packet_copy": "ns/B",
-    "message_rate": "1/s",
-    "copied": "1",
-}
+_UNITS = {"rate": "B/s", "mtu": "B", "message_rate": "1/s", "window": "B"}
 
 
 def measure(fabric: Fabric, mover: str, tick: Callable[[str], None] = lambda _what: None) -> Here:
     """Returns the figures of a mover on *fabric*.  PerfError: an end failed, or has no such mover.
 
-    It takes about five seconds, and the machine to itself.
+    It takes about ten seconds, and the machine to itself.
     """
-
-    def latency_ns(operation: Operation, size_bytes: int) -> float:
-        tick(f"{operation} lat {size_bytes} B")
-        report = _run(fabric, mover, operation, "lat", size_bytes)
-        return float(report.results[0]["latency_typical_us"]) * 1e3
-
-    write = {size: latency_ns("write", size) for size in _ITERATIONS}
-    send_ns = latency_ns("send", SMALL_BYTES)
-    read_ns = latency_ns("read", SMALL_BYTES)
-    tick("write bw, send bw")
-    messages_per_s = 1e6 * max(
-        float(stream.results[0]["message_rate_m_per_s"])
-        for stream in (
-            _run(fabric, mover, operation, "bw", SMALL_BYTES) for operation in ("write", "send")
-        )
+    moves: dict[str, list[float]] = {}
+    loops: dict[Operation, _Loop] = {}
+    for operation in OPERATIONS:
+        tick(f"{operation} lat")
+        times = [
+            float(row["latency_typical_us"]) * 1e3
+            for row in _run(fabric, mover, operation, "lat", _ITERATIONS["lat"]).results
+        ]
+        tick(f"{operation} bw")
+        stream = _streams(fabric, mover, operation)
+        tick(f"a recorded {operation} lat")
+        loop = loops[operation] = _recorded(fabric, mover, operation)
+        posts = [min(post, time) for post, time in zip(loop.posts_ns, times, strict=True)]
+        whole = [
+            max(time - loop.computation_ns, post) for time, post in zip(times, posts, strict=True)
+        ]
+        back = [
+            0.0 if at_once else time - post
+            for at_once, time, post in zip(loop.at_once, whole, posts, strict=True)
+        ]
+        moves |= {
+            operation: whole,
+            f"{operation} {POST}": posts,
+            f"{operation} {BACK}": back,
+            f"{operation} {STREAM}": stream,
+        }
+    return Here(
+        f"here-{mover}",
+        f"this machine, two processes, mover {mover}",
+        _figures(moves, loops["write"].polled_ns),
+        moves,
     )
-    tick("a recorded write lat")
-    post_ns, polled_ns, copied = _posts(fabric, mover)
-    rate = (STREAM_BYTES - LARGE_BYTES) / (write[STREAM_BYTES] - write[LARGE_BYTES]) * 1e9
-    rate = max(rate, 1.0)
-    # Of the first bytes: what they take beside the rate.  Where they are faster, the rate is
-    # theirs, and long copies are slower than predicted.
-    per_byte = (write[FIRST_BYTES] - write[SMALL_BYTES]) / (FIRST_BYTES - SMALL_BYTES)
-    first = per_byte - 1e9 / rate
-    if first < 0:
-        rate, first = 1e9 / per_byte, 0.0
-    seen_ns = max(write[SMALL_BYTES] - post_ns, 0.0)
-    figures = {
-        "rate": rate,
-        "mtu": float(FIRST_BYTES),
-        "packet_copy": first,
-        "post": post_ns,
-        "completion": seen_ns,
+
+
+def _figures(moves: Mapping[str, Sequence[float]], polled_ns: float) -> dict[str, float]:
+    """Returns the figures of a small message, and the rate of the largest.
+
+    Engines that know no table use them.
+    """
+    write, post = moves["write"], moves[f"write {POST}"]
+    spent_ns = max(write[-1] - write[0], 1.0)
+    return {
+        "rate": (SIZES[-1] - SIZES[0]) / spent_ns * 1e9,
+        "mtu": float(SIZES[-1]),
+        "post": post[0],
+        "completion": write[0] - post[0],
         "polled": polled_ns,
-        "receive": max(send_ns - write[SMALL_BYTES], 0.0),
-        "respond": max(read_ns - post_ns - (0.0 if copied else seen_ns), 0.0),
-        "message_rate": messages_per_s,
+        "receive": max(moves["send"][0] - write[0], 0.0),
+        "respond": moves["read"][0] - moves[f"read {POST}"][0],
+        "message_rate": 1e9 / min(moves[f"{each} {STREAM}"][0] for each in ("write", "send")),
     }
-    if copied:
-        figures["copied"] = 1.0
-    return Here(mover, figures)
+
+
+def _streams(fabric: Fabric, mover: str, operation: Operation) -> list[float]:
+    """Returns the time of each of many messages in ns, by size.
+
+    It is a mean, and the least of some runs: another program that ran meanwhile is in it.
+    """
+    runs = [
+        [
+            1e3 / float(row["message_rate_m_per_s"])
+            for row in _run(fabric, mover, operation, "bw", _ITERATIONS["bw"]).results
+        ]
+        for _ in range(_STREAM_RUNS)
+    ]
+    return [min(times) for times in zip(*runs, strict=True)]
 
 
 def _run(
-    fabric: Fabric, mover: str, operation: Operation, kind: perftest.Kind, size_bytes: int
+    fabric: Fabric, mover: str, operation: Operation, kind: Kind, iterations: int
 ) -> perf.Measured:
-    job = perf.make_job(
-        operation,
-        kind,
-        size=size_bytes,
-        iterations=_ITERATIONS[size_bytes] * (5 if kind == "bw" else 1),
+    runs = tuple((size, max(_ITERATIONS_MIN, min(iterations, _BYTES // size))) for size in SIZES)
+    return perf.measure(
+        PerfJob(operation, kind, runs), fabric=fabric.name, mover=mover, cpus=pick_two()
     )
-    return perf.measure(job, fabric=fabric.name, mover=mover, cpus=pick_two())
 
 
-def _posts(fabric: Fabric, mover: str) -> tuple[float, float, bool]:
-    """Returns what a small post takes, how long after a landed write the next one begins, and
-    whether a post is complete when it returns.
-    """
+@dataclass(frozen=True)
+class _Loop:
+    """What a recorded loop shows: by size, and of its smallest messages."""
+
+    posts_ns: Sequence[float]
+    at_once: Sequence[bool]  #: the post's return finds it completed
+    computation_ns: float  #: the program's own, for each message
+    polled_ns: float  #: from a landed write to the post of a program that awaits it, at most
+
+
+def _recorded(fabric: Fabric, mover: str, operation: Operation) -> _Loop:
     with tempfile.TemporaryDirectory(prefix="nupa-here-") as folder:
         with _environment(_RECORD, folder):
-            _run(fabric, mover, "write", "lat", SMALL_BYTES)
-        calls = [call for process in read(folder).processes for call in process.calls]
-    posts = [call for call in calls if call.kind == CallKind.POST and call.bytes == SMALL_BYTES]
-    made = [call for call in calls if call.kind == CallKind.COMPLETION]
-    in_post = sum(bool(call.flags & CallFlag.MADE_IN_POST) for call in made)
-    # The reading of the counter that ends the call is in its time; costs of a call have two.
-    own_ns = median(call.cost_ns for call in posts) / 3
-    posts.sort(key=lambda call: call.at_ns)
-    gaps = [b.at_ns - a.at_ns - a.took_ns for a, b in pairwise(posts) if a.qpn != b.qpn]
-    post_ns = median(call.took_ns for call in posts) - own_ns
-    return post_ns, max(median(gaps), 0.0), in_post * 2 > len(made)
+            _run(fabric, mover, operation, "lat", _RECORDED_ITERATIONS)
+        recording = read(folder)
+    posts: dict[int, list[float]] = {size: [] for size in SIZES}
+    ended: dict[int, list[bool]] = {size: [] for size in SIZES}
+    for process in recording.processes:
+        for call in process.calls:
+            if call.bytes not in posts or call.flags & CallFlag.AS_BEFORE:
+                continue
+            if call.kind == CallKind.POST:
+                posts[call.bytes].append(call.took_ns - process.reading_ns)
+            elif call.kind == CallKind.COMPLETION:
+                ended[call.bytes].append(bool(call.flags & CallFlag.MADE_IN_POST))
+    polled_ns = _polled(recording)
+    return _Loop(
+        [max(median(posts[size]), 0.0) for size in SIZES],
+        [sum(ended[size]) * 2 > len(ended[size]) for size in SIZES],
+        _computation(schedule_of(recording, polled_ns).steps),
+        polled_ns,
+    )
+
+
+def _polled(recording: Recording) -> float:
+    """Returns how long after a landed small write its target posts: of nine in ten, at most.
+
+    What is longer counts as computation of a replayed program.
+    """
+    reader = CallReader(recording)
+    reader.collect()
+    small = [message for message in reader.messages if message.call.bytes == SIZES[0]]
+    small.sort(key=lambda message: message.call.at_ns)
+    gaps = [b.call.at_ns - a.landed_ns for a, b in pairwise(small) if a.rank == b.peer]
+    return max(quantiles(gaps, n=10)[-1], 0.0) if len(gaps) > 1 else 0.0
+
+
+def _computation(steps: Iterable[RankOperation]) -> float:
+    """Returns the median computation between two small messages of a rank."""
+    before: dict[int, float] = {}
+    found = []
+    for step in steps:
+        if step.peer == step.rank:
+            before[step.rank] = before.get(step.rank, 0.0) + step.compute_ns
+            continue
+        if step.bytes == SIZES[0]:
+            found.append(before.get(step.rank, 0.0))
+        before[step.rank] = 0.0
+    return median(found)
 
 
 @contextmanager
@@ -166,6 +247,6 @@ def _environment(name: str, value: str) -> Iterator[None]:
 def write(found: Here, folder: Path) -> Path:
     """Writes the profile into a folder; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"here-{found.mover}.toml"
+    path = folder / f"{found.name}.toml"
     path.write_text(found.to_toml(time.strftime("%Y-%m-%d")), encoding="utf-8")
     return path

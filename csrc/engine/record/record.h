@@ -82,15 +82,16 @@ struct nupa_record_header {
 	uint64_t generation;                   /* the fabric's */
 	uint64_t start_ticks, start_ns;        /* when the attachment was made */
 	uint64_t ticks_per_s;                  /* roughly: CLOCK records say it better */
-	/* What the recorder itself adds to such a call; to a post of R7 as to a completion. */
-	uint32_t post_ticks, completion_ticks;
+	uint32_t post_ticks, completion_ticks; /* what the recorder itself adds to such a call */
 	uint32_t rank;          /* + 1, as a launcher of MPI programs says; 0: none does */
 	uint32_t at_once_ticks; /* as completion_ticks: of one that was found at once (R6) */
 	char host_name[64];
 	char program[64];      /* its path's last part */
 	uint64_t body_records; /* R5 */
+	uint32_t as_before_ticks; /* as post_ticks: of one whose begin was not read (R7) */
+	uint32_t reading_ticks;   /* of these, one reading of the counter */
 };
-NUPA_ASSERT_SIZE(struct nupa_record_header, 80 + 128 + 8);
+NUPA_ASSERT_SIZE(struct nupa_record_header, 80 + 128 + 16);
 
 struct nupa_recorder;
 

@@ -18,7 +18,7 @@ def add_fabric(parser: argparse.ArgumentParser) -> None:
 
 
 def add_mover(
-    parser: argparse.ArgumentParser, movers: Iterable[Mover], what: str = "as for `nupa run`"
+    parser: argparse._ActionsContainer, movers: Iterable[Mover], what: str = "as for `nupa run`"
 ) -> None:
     parser.add_argument("--mover", choices=[str(mover) for mover in movers], help=what)
 

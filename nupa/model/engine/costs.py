@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from nupa.model.answer.answer import StageTime
 from nupa.model.engine.message import message, one_way, serialisation_ns
+from nupa.model.engine.moves import Move, move_of
 from nupa.model.network.network import Network
 from nupa.model.network.path import Path
 from nupa.model.work.phase import ANSWERED
@@ -18,7 +19,8 @@ class MessageCost(NamedTuple):
     *post*: the program is busy.  *lead*: from its start until the data enters the first link, of
     the target if *answered* (a read).  *wire*: what the message takes of a port.  *flight*: from
     there until the data has arrived.  *tail*: until the program at the far end sees it.  *back*:
-    from the arrival until the requester sees its completion.
+    from the arrival until the requester sees its completion, which may
+    be earlier.
     """
 
     post: float
@@ -28,7 +30,6 @@ class MessageCost(NamedTuple):
     tail: float
     back: float
     answered: bool
-    copied: bool
     stages: tuple[StageTime, ...]
 
 
@@ -55,28 +56,41 @@ class Costs:
         return cost
 
 
+def _moved(move: Move, stages: tuple[StageTime, ...], answered: bool) -> MessageCost:
+    """Returns the cost of a measured move: the data may arrive before the post returns."""
+    return MessageCost(
+        post=move.post,
+        lead=0.0,
+        wire=move.stream,
+        flight=move.whole,
+        tail=0.0,
+        back=0.0 if answered else move.post + move.back - move.whole,
+        answered=answered,
+        stages=stages,
+    )
+
+
 def _cost(path: Path, operation: str, size_bytes: int) -> MessageCost:
     profile = path.profile
     known = "atomic" if operation == "flush" else operation
     stages = message(path, known, size_bytes)
-    total = sum(stage.ns for stage in stages)
     answered = operation in ANSWERED
+    move = move_of(profile, known, size_bytes)
+    if move:
+        return _moved(move, stages, answered)
+    total = sum(stage.ns for stage in stages)
     rate = "read_rate" if answered and "read_rate" in profile.figures else "message_rate"
     wire = serialisation_ns(profile, size_bytes) / path.share
     limits = [wire, 1e9 / profile[rate] if rate in profile.figures else 0.0]
     for figure in ("flow_rate", "bus"):
         if figure in profile.figures:
             limits.append(size_bytes / profile[figure] * 1e9)
-    copied = profile.get("copied") > 0
     tail = profile.get("write") + profile.get("completion") + profile.get("jitter")
     tail += profile.get("receive") if operation == "send" else 0.0
     ack = sum(stage.ns for stage in one_way(path, 0)) + profile.get("completion")
     post = lead = profile.get("post")
     if answered:
         lead = max(total - tail - wire - sum(s.ns for s in one_way(path, 0)), lead)
-    if copied:  # the whole of it is the post
-        post = total - tail
-        ack = lead = 0.0
     return MessageCost(
         post=post,
         lead=lead,
@@ -85,6 +99,5 @@ def _cost(path: Path, operation: str, size_bytes: int) -> MessageCost:
         tail=0.0 if answered else tail,
         back=tail if answered else ack,
         answered=answered,
-        copied=copied,
         stages=stages,
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from nupa.model.answer.answer import StageTime
+from nupa.model.engine.moves import move_of
 from nupa.model.errors import ModelError
 from nupa.model.network.path import Path
 from nupa.model.profile.profile import Profile
@@ -57,6 +58,11 @@ def message(path: Path, operation: str, size_bytes: int) -> tuple[StageTime, ...
 
 def _message(path: Path, operation: str, size_bytes: int) -> Iterator[StageTime]:
     figures = path.profile.figures
+    move = move_of(path.profile, operation, size_bytes)
+    if move:
+        yield StageTime("post", move.post)
+        yield StageTime("completion", move.whole - move.post)
+        return
     if operation in ("load", "store") and "issue" not in figures:
         raise ModelError(
             f"{path.profile.name} has no loads and stores of remote memory: {operation} was asked; "
@@ -108,6 +114,9 @@ def interval_ns(path: Path, operation: str, size_bytes: int, in_flight: int) -> 
     profile = path.profile
     round_trip = sum(stage.ns for stage in message(path, operation, size_bytes))
     rate = "read_rate" if operation == "read" and "read_rate" in profile.figures else "message_rate"
+    move = move_of(profile, operation, size_bytes)
+    if move:
+        return StageTime("message rate", max(move.stream, move.whole / in_flight))
     serial = serialisation_ns(profile, size_bytes, operation)
     limits = [
         StageTime("serialisation", serial / path.share),

@@ -128,7 +128,7 @@ class Timeline:
         there = max(there, self._receives.get(target, 0.0) + cost.wire)
         self._receives[target] = there
         self.arrived[index] = there + cost.tail
-        self.seen[index] = at + cost.post if cost.copied else there + cost.back
+        self.seen[index] = there + cost.back
 
     # --- results -----------------------------------------------------------------------
 

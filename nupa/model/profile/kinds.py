@@ -47,9 +47,6 @@ KINDS: Mapping[str, FigureKind] = {
     "polled": FigureKind(
         "ns", 0, "recorded: from a landed write to the post of a program that awaits it"
     ),
-    "copied": FigureKind(
-        "1", 0, "1: the posting program itself moves the data, and is busy meanwhile"
-    ),
     "receive": FigureKind("ns", -1, "beyond a write: a send takes a receive at its target"),
     "rendezvous": FigureKind("ns", -1, "the handshake before messages above *eager*"),
     "eager": FigureKind("B", 0, "messages up to this size go without a handshake"),
@@ -135,9 +132,15 @@ KINDS: Mapping[str, FigureKind] = {
     "year": FigureKind("1", 0, "the year in which it can be bought"),
 }
 
-#: Tables of a library: rows and columns have names, and each cell is a number of that dimension.
+#: Tables: rows and columns have names, and each cell is a number of that dimension.
 TABLES: Mapping[str, FigureKind] = {
-    # --- the library's own estimate, by which it chooses -----------------------------------
+    # --- a fabric whose mover is a processor: engine/moves.py ------------------------------
+    "moves": FigureKind(
+        "ns",
+        -1,
+        "messages by size: whole; of it the post; from there to the completion; many, each",
+    ),
+    # --- a library's own estimate, by which it chooses -----------------------------------
     "estimate_base": FigureKind("ns", -1, "base latency, by algorithm"),
     "estimate_hop": FigureKind("ns", -1, "latency of a step, by algorithm and kind of link"),
     "estimate_link": FigureKind("B/s", +1, "rate of an endpoint's links, by fabric"),

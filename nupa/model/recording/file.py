@@ -62,9 +62,7 @@ def read_file(path: Path) -> AttachmentFile:
             moved = bool(tail) and held >= header.body_records + len(tail)
             count = held if moved or not tail else header.body_records
             if count + len(tail) > RECORDS_MAX:
-                raise ModelError(
-                    f"{path}: more than {RECORDS_MAX} records: record a shorter run"
-                )
+                raise ModelError(f"{path}: more than {RECORDS_MAX} records: record a shorter run")
             records: list[CallRecord] = []
             while len(records) < count:
                 offset = BODY_OFFSET + len(records) * RECORD.size

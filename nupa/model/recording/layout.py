@@ -14,7 +14,7 @@ TAIL_BYTES = 1 << 14
 BODY_OFFSET = HEADER_BYTES + TAIL_BYTES
 SUFFIX = ".nrec"
 
-HEADER = struct.Struct("=8s6I4Q4I64s64sQ")
+HEADER = struct.Struct("=8s6I4Q4I64s64sQII")
 RECORD = struct.Struct("=QIIIIHBBBBBB")
 TOOK_MAX = (1 << 32) - 1
 TICKS_MAX = 1 << 62
@@ -60,6 +60,8 @@ class RecordingHeader(NamedTuple):
     host_name: bytes
     program: bytes
     body_records: int
+    as_before_ticks: int
+    reading_ticks: int
 
 
 class CallRecord(NamedTuple):

@@ -29,7 +29,8 @@ class Call(NamedTuple):
     """One record in ns since the recording began.
 
     A POST begins at *at_ns* and returns *took_ns* later.  A COMPLETION was taken at *at_ns*, and
-    made *took_ns* before.  *cost_ns* is what the recorder itself added.
+    made *took_ns* before.  *cost_ns* is what the recorder itself added after *at_ns*, or after a
+    POST's return.
     """
 
     kind: CallKind
@@ -57,6 +58,7 @@ class RecordedProcess:
     slot: int
     rank: int  #: as a launcher of MPI programs says; -1: none does
     path: str
+    reading_ns: float  #: one reading of the counter, which *took_ns* of a POST has
     start_ns: float
     whole: bool
     cut: bool
@@ -79,6 +81,15 @@ class _Clock(NamedTuple):
 
     def at(self, ticks: int) -> float:
         return self.ns + (ticks - self.ticks) * self.ns_per_tick
+
+
+class _Costs(NamedTuple):
+    """What the recorder adds to the time after a call, in ns."""
+
+    post: float
+    as_before: float
+    completion: float
+    at_once: float
 
 
 def read(path: str) -> Recording:
@@ -157,12 +168,16 @@ def _clocks(files: Sequence[AttachmentFile]) -> list[_Clock]:
 
 def _process(file: AttachmentFile, clock: _Clock) -> RecordedProcess:
     header = file.header
-    costs = {
-        CallKind.POST: header.post_ticks * clock.ns_per_tick,
-        CallKind.COMPLETION: header.completion_ticks * clock.ns_per_tick,
-        CallKind.WAIT: header.completion_ticks * clock.ns_per_tick,
-        CallKind.LEFT: header.at_once_ticks * clock.ns_per_tick,  # no call: Flag.AT_ONCE
-    }
+    # Half of a reading lies before its time, half of it behind.  A post has one at either end: what
+    # lies in *took_ns* goes with it.
+    reading = header.reading_ticks
+    ticks = (
+        header.post_ticks - reading,
+        header.as_before_ticks - reading,
+        header.completion_ticks - reading / 2,
+        header.at_once_ticks,
+    )
+    costs = _Costs(*(max(each, 0) * clock.ns_per_tick for each in ticks))
     process = RecordedProcess(
         name=f"{file.host_name}:{header.pid}",
         host=header.host,
@@ -171,6 +186,7 @@ def _process(file: AttachmentFile, clock: _Clock) -> RecordedProcess:
         slot=header.slot,
         rank=header.rank - 1,
         path=file.path,
+        reading_ns=reading * clock.ns_per_tick,
         start_ns=clock.at(header.start_ticks),
         whole=file.whole,
         cut=file.cut,
@@ -179,18 +195,24 @@ def _process(file: AttachmentFile, clock: _Clock) -> RecordedProcess:
     return process
 
 
-def _call(record: CallRecord, clock: _Clock, costs: dict[CallKind, float]) -> Call:
-    kind = CallKind(record.kind)
-    took = min(TOOK_MAX, record.took_ticks)
-    cost = 0.0 if record.flags & CallFlag.SAME_CALL else costs.get(kind, 0.0)
+def _cost(record: CallRecord, clock: _Clock, costs: _Costs) -> float:
+    if record.kind == CallKind.CLOCK:
+        return min(TOOK_MAX, record.took_ticks) * clock.ns_per_tick
+    if record.flags & CallFlag.SAME_CALL:
+        return 0.0
+    if record.kind == CallKind.POST:
+        return costs.as_before if record.flags & CallFlag.AS_BEFORE else costs.post
     if record.flags & CallFlag.AT_ONCE:
-        cost = costs[CallKind.LEFT]
-    elif record.flags & CallFlag.AS_BEFORE:
-        cost = costs[CallKind.COMPLETION]
+        return costs.at_once
+    return costs.completion if record.kind in (CallKind.COMPLETION, CallKind.WAIT) else 0.0
+
+
+def _call(record: CallRecord, clock: _Clock, costs: _Costs) -> Call:
+    kind = CallKind(record.kind)
     return Call(
         kind,
         clock.at(record.ticks),
-        took * clock.ns_per_tick,
+        min(TOOK_MAX, record.took_ticks) * clock.ns_per_tick,
         record.qpn,
         record.peer,
         record.bytes,
@@ -199,5 +221,5 @@ def _call(record: CallRecord, clock: _Clock, costs: dict[CallKind, float]) -> Ca
         record.status,
         record.flags,
         MOVERS[record.mover] if kind == CallKind.POST else "",
-        cost if kind != CallKind.CLOCK else took * clock.ns_per_tick,
+        _cost(record, clock, costs),
     )

@@ -128,7 +128,9 @@ class CallReader:
                 elif call.kind == CallKind.COMPLETION and not call.opcode & RECEIVED:
                     for message in ended(queues, call):
                         if not call.flags & CallFlag.MADE_IN_POST:
-                            message.landed_ns = call.at_ns - call.took_ns
+                            # Half of it is the way back.
+                            made_ns = call.at_ns - call.took_ns
+                            message.landed_ns = (message.landed_ns + made_ns) / 2
                 elif call.kind == CallKind.QP:
                     queues.pop(call.qpn, None)
         for message in self.messages:

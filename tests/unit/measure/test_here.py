@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nupa.measure.here import Here, write
+from nupa.measure.here import SIZES, Here, write
 from nupa.model.engine.costs import Costs
 from nupa.model.engine.replay import network_for
+from nupa.model.engine.timeline import Timeline
 from nupa.model.errors import ModelError
 from nupa.model.profile.profile import load, own_folder
 from nupa.model.work.phase import RankOperation
@@ -18,15 +19,29 @@ from nupa.model.work.schedule import Schedule
 FIGURES = {
     "rate": 10e9,
     "mtu": 65536.0,
-    "packet_copy": 0.0,
     "post": 20.0,
     "completion": 100.0,
     "polled": 110.0,
     "receive": 30.0,
     "respond": 15.0,
     "message_rate": 50e6,
-    "copied": 1.0,
 }
+#: A copy at 10 B/ns, by the poster; the target sees it 100 ns later, or takes it from a ring.
+MOVES = {
+    "write": [120 + size / 10 for size in SIZES],
+    "write post": [20 + size / 10 for size in SIZES],
+    "write back": [0.0 for _ in SIZES],
+    "write stream": [20 + size / 10 for size in SIZES],
+    "send": [150 + size / 5 for size in SIZES],
+    "send post": [20 + size / 10 for size in SIZES],
+    "send back": [130 + size / 10 for size in SIZES],
+    "send stream": [40 + size / 5 for size in SIZES],
+    "read": [35 + size / 10 for size in SIZES],
+    "read post": [35 + size / 10 for size in SIZES],
+    "read back": [0.0 for _ in SIZES],
+    "read stream": [35 + size / 10 for size in SIZES],
+}
+HERE = Here("here-shared", "this machine", FIGURES, MOVES)
 SCHEDULE = Schedule("s", 2, [RankOperation(0, 1, 8, "write")], mover="shared")
 
 
@@ -37,21 +52,57 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_figures_have_their_units(home: Path) -> None:
-    path = write(Here("shared", FIGURES), own_folder())
+def test_figures_and_moves_have_their_units(home: Path) -> None:
+    path = write(HERE, own_folder())
     assert path == home / "nupa" / "profiles" / "here-shared.toml"
     profile = load("here-shared")
     assert {name: profile[name] for name in FIGURES} == FIGURES
+    assert profile.tables["moves"].rows["write"][0] == pytest.approx(120.8)
+
+
+def test_a_measured_operation_is_named(home: Path) -> None:
+    write(Here("here-netdev", "TCP", FIGURES, operations=("send",)), own_folder())
+    assert home
+    assert load("here-netdev").envelope.operations == ("send",)
 
 
 def test_here_is_the_mover_that_was_recorded(home: Path) -> None:
-    write(Here("shared", FIGURES), own_folder())
+    write(HERE, own_folder())
     network = network_for(SCHEDULE, "here")
     costs = Costs(network)
     write_cost = costs.of(0, 1, "write", 1000)
-    # The program copies: 20 ns and 1,000 B at 10 GB/s; the target sees it 100 ns later.
-    assert (write_cost.post, write_cost.tail) == pytest.approx((120, 100))
-    assert costs.of(0, 1, "read", 1000).post == pytest.approx(20 + 15 + 100)
+    assert (write_cost.post, write_cost.flight) == pytest.approx((120, 220))
+    # The post has completed it: 100 ns before the target sees it.
+    assert write_cost.flight + write_cost.back == pytest.approx(write_cost.post)
+    assert costs.of(0, 1, "read", 1000).post == pytest.approx(135)
+    send_cost = costs.of(0, 1, "send", 2000)
+    assert (send_cost.post, send_cost.flight) == pytest.approx((220, 550))
+    assert send_cost.back == pytest.approx(0)
+    assert home
+
+
+def test_a_ping_pong_takes_what_was_measured_and_what_the_program_computes(home: Path) -> None:
+    write(HERE, own_folder())
+    steps: list[RankOperation] = []
+    for index in range(20):
+        rank = index % 2
+        after = (2 * index - 1,) if index else ()
+        steps.append(RankOperation(rank, rank, 0, "compute", after, 30))
+        steps.append(RankOperation(rank, 1 - rank, 1000, "write", (2 * index,)))
+    schedule = Schedule("s", 2, steps, mover="shared")
+    timeline = Timeline(schedule, network_for(schedule, "here"))
+    timeline.run()
+    assert max(timeline.arrived) == pytest.approx(20 * (30 + 220))
+    assert home
+
+
+def test_a_stream_takes_what_many_messages_take(home: Path) -> None:
+    write(HERE, own_folder())
+    steps = [RankOperation(0, 1, 4096, "send") for _ in range(100)]
+    schedule = Schedule("s", 2, steps, mover="shared")
+    timeline = Timeline(schedule, network_for(schedule, "here"))
+    timeline.run()
+    assert timeline.end_ns == pytest.approx(99 * (40 + 4096 / 5) + 150 + 4096 / 5)
     assert home
 
 

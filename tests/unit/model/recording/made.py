@@ -40,6 +40,8 @@ def header(**changed: object) -> bytes:
         "host_name": b"host0",
         "program": b"app",
         "body_records": 0,  # counts only where the tail has records
+        "as_before_ticks": 0,
+        "reading_ticks": 0,
         **changed,
     }
     return HEADER.pack(*fields.values()).ljust(BODY_OFFSET, b"\0")
