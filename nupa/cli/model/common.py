@@ -49,6 +49,9 @@ def add_question(parser: argparse.ArgumentParser) -> None:
         "--algorithm", default="", metavar="A", help="override the library's choice, as ring, tree"
     )
     parser.add_argument(
+        "--library", default="", metavar="L", help="take that library: nccl (default) or mpich"
+    )
+    parser.add_argument(
         "--seed", type=_seed, default=1, metavar="N", help="draw random numbers from N (default: 1)"
     )
 

@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
             names,
             args.ranks,
             algorithm=args.algorithm,
+            library=args.library,
             engine=args.engine,
             seed=args.seed,
             step=progress.step,

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from nupa.model.answer.text import text
     from nupa.model.study.question import network_of, predict, works_of
 
-    works = works_of(args.work, args.algorithm)
+    works = works_of(args.work, args.algorithm, args.library)
     network = network_of(args.on, args.ranks)
     answers = []
     with Progress(len(works), quiet_s=QUIET_S, beats=True) as progress:

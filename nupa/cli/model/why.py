@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
             args.b,
             args.ranks,
             algorithm=args.algorithm,
+            library=args.library,
             engine=args.engine,
             seed=args.seed,
         )

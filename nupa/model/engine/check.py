@@ -157,7 +157,7 @@ def _parts(asked: Question) -> Iterator[tuple[Work, Network, Plan]]:
     """
     base: Any = asked.work
     algorithm, _, protocol = asked.plan.algorithm.partition("/")
-    if is_dataclass(asked.work) and protocol and hasattr(base, "protocol"):
+    if is_dataclass(asked.work) and algorithm and hasattr(base, "protocol"):
         base = replace(base, algorithm=algorithm, protocol=protocol)
     for network in _fewer(asked.network):
         for work in (base, *_smaller(base)):

@@ -51,6 +51,7 @@ KINDS: Mapping[str, FigureKind] = {
     "rendezvous": FigureKind("ns", -1, "the handshake before messages above *eager*"),
     "eager": FigureKind("B", 0, "messages up to this size go without a handshake"),
     "software": FigureKind("ns", -1, "a library's or the kernel's own time at both ends"),
+    "add_rate": FigureKind("B/s", +1, "bytes of a received vector that a processor adds"),
     # --- many messages ---------------------------------------------------------------------
     "message_rate": FigureKind("1/s", +1, "messages that one queue pair issues"),
     "read_rate": FigureKind("1/s", +1, "reads that one queue pair issues"),
@@ -150,6 +151,7 @@ TABLES: Mapping[str, FigureKind] = {
     "estimate_tree": FigureKind("1", 0, "correction of trees for 64 B, 128 B, and so on"),
     "estimate_share": FigureKind("1", +1, "shares of a rate that the estimate takes"),
     # --- a fabric's part in the library ----------------------------------------------------
+    "choice": FigureKind("1", 0, "rules of an MPI library: bytes and ranks of an algorithm"),
     "fabric": FigureKind("1", 0, "generation of the GPU (3 is Ampere), and what is enabled"),
     "channels": FigureKind("1", 0, "the most channels of a collective, by fabric"),
     "kernel_rate": FigureKind("1", +1, "share of a port's rate that kernels reach, by fabric"),

@@ -41,6 +41,7 @@ def compare(
     ranks: int = 0,
     *,
     algorithm: str = "",
+    library: str = "",
     engine: str = "auto",
     check: bool = False,
     seed: int = 1,
@@ -51,7 +52,7 @@ def compare(
     A fabric on which the work is impossible has an error.  ModelError: the work itself is wrong,
     or no fabric can do it.
     """
-    found = work_of(work, algorithm)
+    found = work_of(work, algorithm, library)
     answers: dict[str, Answer] = {}
     errors: dict[str, str] = {}
     for fabric in fabrics:

@@ -70,6 +70,7 @@ def difference(
     ranks: int = 0,
     *,
     algorithm: str = "",
+    library: str = "",
     engine: str = "auto",
     seed: int = 1,
 ) -> FabricDifference:
@@ -77,7 +78,7 @@ def difference(
 
     ModelError: the work is impossible on one of them.
     """
-    found = work_of(work, algorithm)
+    found = work_of(work, algorithm, library)
     networks = network_of(a, ranks), network_of(b, ranks)
     one, two = (predict(found, each, engine=engine, seed=seed) for each in networks)
     names = dict.fromkeys(stage.name for answer in (one, two) for stage in answer.stages)

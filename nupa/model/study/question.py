@@ -30,27 +30,34 @@ def network_of(fabric: Network | str, ranks: int = 0) -> Network:
     return found.first(ranks) if ranks else found
 
 
-def work_of(work: Work | str, algorithm: str = "") -> Work:
-    """Returns the work of that text, with the algorithm, if one is asked for.
+def work_of(work: Work | str, algorithm: str = "", library: str = "") -> Work:
+    """Returns the work of that text, with the algorithm and the library, if they are asked for.
 
     ModelError: no such work, or it has no algorithm to choose.
     """
-    return with_algorithm(works.parse(work) if isinstance(work, str) else work, algorithm)
+    one = works.parse(work, _default(library)) if isinstance(work, str) else work
+    return with_choice(one, algorithm, library)
 
 
-def works_of(work: str, algorithm: str = "") -> tuple[Work, ...]:
+def works_of(work: str, algorithm: str = "", library: str = "") -> tuple[Work, ...]:
     """Returns the works of a text, one for each size of a range.  ModelError as `work_of`."""
-    return tuple(with_algorithm(each, algorithm) for each in works.parse_all(work))
+    found = works.parse_all(work, _default(library))
+    return tuple(with_choice(each, algorithm, library) for each in found)
 
 
-def with_algorithm(work: Work, algorithm: str) -> Work:
-    """Returns the work with that algorithm; empty: unchanged."""
-    if not algorithm:
-        return work
+def _default(library: str) -> dict[str, str]:
+    return {"library": library} if library else {}
+
+
+def with_choice(work: Work, algorithm: str, library: str) -> Work:
+    """Returns the work with that algorithm and library; empty: unchanged."""
+    asked = {"algorithm": algorithm, "library": library}
+    given = {name: value for name, value in asked.items() if value}
     one: Any = work
-    if not is_dataclass(one) or not hasattr(one, "algorithm"):
-        raise ModelError(f"{work.name} has no algorithm to choose: {algorithm} was asked")
-    return cast(Work, replace(cast(Any, one), algorithm=algorithm))
+    for name, value in given.items():
+        if not is_dataclass(one) or not hasattr(one, name):
+            raise ModelError(f"{work.name} has no {name} to choose: {value} was asked")
+    return cast(Work, replace(cast(Any, one), **given)) if given else work
 
 
 def predict(
@@ -59,6 +66,7 @@ def predict(
     ranks: int = 0,
     *,
     algorithm: str = "",
+    library: str = "",
     engine: str = "auto",
     check: bool = False,
     seed: int = 1,
@@ -76,7 +84,7 @@ def predict(
     1720
     """
     return predict_one(
-        work_of(work, algorithm),
+        work_of(work, algorithm, library),
         with_figures(network_of(fabric, ranks), figures),
         cast(Engine, engine),
         check=check,

@@ -29,6 +29,7 @@ FILE_BYTES_MAX = 1 << 20
 BW_MESSAGES = 1000  #: perftest's default number of iterations
 
 Options = Mapping[str, str]
+_NONE: Options = {}
 
 
 class Word(NamedTuple):
@@ -46,17 +47,20 @@ class Word(NamedTuple):
 READERS: Mapping[str, str] = dict.fromkeys(file.KINDS, file.__name__)
 
 
-def parse(text: str) -> Work:
-    """Returns the work of that text.  ModelError: no such work, with the nearest; a wrong size."""
+def parse(text: str, defaults: Options = _NONE) -> Work:
+    """Returns the work of that text; *defaults* are options that the text may leave out.
+
+    ModelError: no such work, with the nearest; a wrong size.
+    """
     found = expand(text)
     if len(found) > 1:
         raise ModelError(f"{text!r} is {len(found)} sizes: give one, as {found[0]}")
-    return _parse(found[0])
+    return _parse(found[0], defaults)
 
 
-def parse_all(text: str) -> tuple[Work, ...]:
+def parse_all(text: str, defaults: Options = _NONE) -> tuple[Work, ...]:
     """Returns the works of that text, one for each size of a range.  ModelError as `parse`."""
-    return tuple(_parse(each) for each in expand(text))
+    return tuple(_parse(each, defaults) for each in expand(text))
 
 
 def expand(text: str) -> list[str]:
@@ -73,16 +77,17 @@ def expand(text: str) -> list[str]:
     return [f"{name}:{each}{comma}{options}" for each in _sizes(text, name, size)]
 
 
-def _parse(text: str) -> Work:
+def _parse(text: str, defaults: Options) -> Work:
     if text.startswith("@"):
-        return _file(text[1:])
+        return _file(text[1:], defaults)
     name, colon, rest = text.partition(":")
     size, *options = rest.split(",")
     if not colon:
         name, *options = text.split(",")
     name = name.strip()
     word = _find(name)
-    chosen = _options(text, word, options)
+    chosen = {name: value for name, value in defaults.items() if name in word.options}
+    chosen |= _options(text, word, options)
     if not word.sized:
         if size.strip():
             raise ModelError(f"{text!r}: {name} has no size: write {name}")
@@ -181,6 +186,7 @@ def _collective(name: str, size_bytes: int, options: Options) -> Work:
         size_bytes,
         algorithm=options.get("algorithm", ""),
         protocol=options.get("protocol", ""),
+        library=options.get("library", "nccl"),
         gpus_per_process=number(options, "gpus_per_process", 1),
         channels=number(options, "channels", 1) if "channels" in options else 0,
     )
@@ -198,7 +204,7 @@ def _value(text: str) -> int | bool | str:
 
 
 _VERBS = ("write", "read", "send", "atomic", "load", "store")
-_CHOICES = ("algorithm", "protocol", "gpus_per_process", "channels")
+_CHOICES = ("algorithm", "protocol", "library", "gpus_per_process", "channels")
 _STORAGE = tuple(each.name for each in fields(Storage) if each.name != "bs")
 
 
@@ -214,7 +220,7 @@ def words() -> dict[str, Word]:
 # --- files ---------------------------------------------------------------------------------
 
 
-def _file(name: str) -> Work:
+def _file(name: str, defaults: Options) -> Work:
     """Reads `work = "…"`, or the table of a kind that a module of READERS reads."""
     table = read_table(name)
     if isinstance(table.get("work"), str):
@@ -222,7 +228,7 @@ def _file(name: str) -> Work:
             raise ModelError(f"{name}: `work` is the only key of such a file")
         if table["work"].strip().startswith("@"):
             raise ModelError(f"{name}: work is {table['work']!r}: name the work itself, no file")
-        return parse(table["work"])
+        return parse(table["work"], defaults)
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in READERS:
         kinds = ", ".join(f'"{each}"' for each in READERS) or "none here"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from nupa.model.errors import ModelError
@@ -72,9 +72,12 @@ def operation(name: str) -> str:
     return found
 
 
-def check_algorithm(name: str, of: str) -> str:
-    """Returns the name of an algorithm of a collective.  ModelError: it has none of that name."""
-    known = OPERATIONS[of].algorithms
+def check_algorithm(name: str, of: str, known: Sequence[str] = ()) -> str:
+    """Returns the name of an algorithm of a collective.  ModelError: it has none of that name.
+
+    *known*: the library's, where they are not NCCL's.
+    """
+    known = known or OPERATIONS[of].algorithms
     if name not in known:
         raise ModelError(f"{of} has no algorithm {name!r}: it has {', '.join(known)}")
     return name

@@ -109,4 +109,6 @@ def library(name: str) -> Profile:
     profile = load(name)
     if profile.kind != "library":
         raise ModelError(f"{name} is a {profile.kind}: a library was asked, for example nccl")
+    if not profile.tables:
+        raise ModelError(f"{name} is a library of no collectives: nccl and mpich are")
     return profile
