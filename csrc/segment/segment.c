@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -66,6 +67,7 @@ static struct nupa_fabric *fabric_new(const char *path)
 	memset(fabric, 0, sizeof(*fabric));
 	fabric->fd = -1;
 	fabric->refs = 1;
+	fabric->opener = getpid();
 	snprintf(fabric->path, sizeof(fabric->path), "%s", path);
 	return fabric;
 }
@@ -350,8 +352,13 @@ void nupa_fabric_put(struct nupa_fabric *fabric)
 		return;
 	nupa_bell_close(fabric->bell);
 	nupa_fabric_unmap(fabric);
-	if (fabric->fd >= 0)
+	if (fabric->fd >= 0) {
+		/* A child of another thread has fd, too, until it calls exec: close(2) alone would
+		 * leave it our lock. */
+		if (fabric->opener == getpid())
+			flock(fabric->fd, LOCK_UN);
 		close(fabric->fd);
+	}
 	free(fabric->hosts);
 	free(fabric->routes);
 	free(fabric);

@@ -6,10 +6,12 @@
 #include "segment/layout/layout.h"
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct nupa_fabric {
 	int fd;
 	uint32_t refs;
+	pid_t opener; /* its locks are ours, not those of a process that inherited fd */
 	struct nupa_superblock *sb; /* maps all up to arenas_off */
 	struct nupa_superblock
 	    geometry;            /* private copy of *sb, checked once: for all arithmetic (I5) */

@@ -110,6 +110,34 @@ def test_an_automatic_fabric_goes_with_its_last_user() -> None:
     assert registry.names() == []
 
 
+def test_an_automatic_fabric_goes_while_a_child_has_yet_to_call_exec() -> None:
+    fabric = Fabric.create("auto", small(), auto=True)
+    end, held = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(held)
+        os.read(end, 1)  # another thread's child has all descriptors until it calls exec
+        os._exit(0)
+    try:
+        fabric.close()
+        assert registry.names() == []
+    finally:
+        os.close(held)
+        os.close(end)
+        os.waitpid(child, 0)
+
+
+def test_a_child_that_closes_its_copy_leaves_the_fabric_in_use() -> None:
+    with Fabric.create("auto", small(), auto=True) as fabric:
+        child = os.fork()
+        if child == 0:
+            fabric.close()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert registry.names() == ["auto"]
+    assert registry.names() == []
+
+
 def test_an_automatic_fabric_whose_users_died_is_collected() -> None:
     child = os.fork()
     if child == 0:
