@@ -61,8 +61,8 @@ static bool protocol_check(const struct nupa_model_protocol *protocol, uint32_t 
 		  !protocol->pull_per_mille || protocol->pull_per_mille > 1000))
 		wrong = "a pull grants 1 to 65535 packets, at 1 to 1000 per mille of the rate";
 	else if (protocol->transport == NUPA_MODEL_DCQCN &&
-		 (!protocol->recover_ps || !protocol->least_bytes_per_s))
-		wrong = "recover_ps and least_bytes_per_s are not 0";
+		 (!protocol->alpha_ps || !protocol->recover_ps || !protocol->least_bytes_per_s))
+		wrong = "alpha_ps, recover_ps and least_bytes_per_s are not 0";
 	return wrong ? nupa_model_refused(error, "protocol %u: %s", index, wrong) : true;
 }
 

@@ -54,9 +54,13 @@ struct nupa_model_protocol {
 	uint64_t timeout_ps;     /* without progress, missing packets are sent again; 0: never */
 	uint64_t adapt_ps;       /* PULL: trimmed packets lower the rate each so often; 0: never */
 	uint64_t notify_ps;      /* DCQCN: the least time between two notifications */
+	uint64_t alpha_ps;       /* DCQCN: alpha follows notifications each so often */
 	uint64_t recover_ps;     /* DCQCN: the rate rises each so often */
+	uint64_t recover_bytes;  /* DCQCN: and each so many bytes sent; 0: not by bytes */
 	uint64_t increase_bytes_per_s; /* DCQCN: additive increase */
+	uint64_t hyper_bytes_per_s;    /* DCQCN: hyper increase */
 	uint64_t least_bytes_per_s;    /* DCQCN: the rate falls no lower */
+	uint32_t recover_rounds;       /* DCQCN: rises in fast recovery, before increases */
 };
 
 struct nupa_model_link_kind {

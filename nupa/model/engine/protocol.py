@@ -15,6 +15,12 @@ from nupa.model.profile.profile import Profile
 
 BUFFER_MOST = (1 << 31) - 1  #: bytes of one buffer, in the engine
 
+#: DCQCN's thresholds and increases scale with the link's rate, as in HPCC's simulator
+#: (alibaba-edu/High-Precision-Congestion-Control, simulation/run.py): for each 25 Gb/s, marks from
+#: 100 kB on and up to 400 kB; pauses at an eighth of 8 MB; 5 Mb/s and 50 Mb/s.
+MARK_LOW_NS, MARK_HIGH_NS, PAUSE_NS = 32_000.0, 128_000.0, 320_000.0
+INCREASE, HYPER = 0.0002, 0.002
+
 
 @dataclass(frozen=True)
 class PacketProtocol:
@@ -51,8 +57,12 @@ class PacketProtocol:
     adapt_ns: float | None = None
     timeout_ns: float | None = None
     notify_ns: float = 50_000.0
+    alpha_ns: float = 50_000.0
     recover_ns: float = 55_000.0
-    increase_bytes_per_s: float = 5e6
+    recover_bytes: int = 0
+    recover_rounds: int = 1
+    increase_bytes_per_s: float | None = None
+    hyper_bytes_per_s: float | None = None
     least_bytes_per_s: float = 1e6
 
     def __post_init__(self) -> None:
@@ -89,12 +99,10 @@ class PacketProtocol:
         bdp = max(4, ceil(round_trip_ns * 1e-9 * kind.rate_bytes_per_s / packet))
         own = ceil(8e-9 * kind.latency_ns * kind.rate_bytes_per_s / packet) + 16
         in_credits = -(-packet // self.credit_bytes) * self.credit_bytes
-        marks = self.transport in ("dcqcn", "pull")
         given: dict[str, Any] = {
-            "ecn_low_bytes": -(-bdp // 5) * packet if marks else 0,
-            "ecn_high_bytes": -(-bdp * 4 // 5) * packet if marks else 0,
-            "xoff_bytes": bdp * packet,
-            "xon_bytes": -(-bdp * 4 // 5) * packet,
+            **self._queues(kind, bdp),
+            "increase_bytes_per_s": INCREASE * kind.rate_bytes_per_s,
+            "hyper_bytes_per_s": HYPER * kind.rate_bytes_per_s,
             "window_packets": min(65535, bdp * 3 // 2) if self.transport == "pull" else 10,
             "adapt_ns": round_trip_ns if self.transport == "pull" else 0.0,
             "timeout_ns": 15_000 + 6e9 * bdp * packet / kind.rate_bytes_per_s,
@@ -110,12 +118,34 @@ class PacketProtocol:
         }[self.flow_control]
         return full, min(room, BUFFER_MOST)
 
+    def _queues(self, kind: LinkKind, bdp: int) -> dict[str, int]:
+        """Returns thresholds for a link that carries *bdp* packets in a round trip."""
+        packet = self.packet_bytes
+        if self.transport == "dcqcn":
+            low, high, off = (
+                max(1, bdp // 5, ceil(ns * 1e-9 * kind.rate_bytes_per_s / packet)) * packet
+                for ns in (MARK_LOW_NS, MARK_HIGH_NS, PAUSE_NS)
+            )
+            return {
+                "ecn_low_bytes": low,
+                "ecn_high_bytes": high,
+                "xoff_bytes": off,
+                "xon_bytes": -(-off * 4 // 5),
+            }
+        marks = self.transport == "pull"
+        return {
+            "ecn_low_bytes": -(-bdp // 5) * packet if marks else 0,
+            "ecn_high_bytes": -(-bdp * 4 // 5) * packet if marks else 0,
+            "xoff_bytes": bdp * packet,
+            "xon_bytes": -(-bdp * 4 // 5) * packet,
+        }
+
     def fields(self) -> dict[str, int]:
         """Returns the members of struct nupa_model_protocol; none of its own is None."""
         same = (
             "payload_bytes", "header_bytes", "control_bytes", "virtual_queues", "paths",
             "credit_bytes", "ack_packets", "ecn_low_bytes", "ecn_high_bytes", "xoff_bytes",
-            "xon_bytes", "window_packets", "pull_packets",
+            "xon_bytes", "window_packets", "pull_packets", "recover_bytes", "recover_rounds",
         )  # fmt: skip
         return {name: int(getattr(self, name)) for name in same} | {
             "flow_control": get_args(FlowControl).index(self.flow_control),
@@ -127,8 +157,10 @@ class PacketProtocol:
             "adapt_ps": round((self.adapt_ns or 0.0) * 1e3),
             "timeout_ps": round((self.timeout_ns or 0.0) * 1e3),
             "notify_ps": round(self.notify_ns * 1e3),
+            "alpha_ps": round(self.alpha_ns * 1e3),
             "recover_ps": round(self.recover_ns * 1e3),
-            "increase_bytes_per_s": round(self.increase_bytes_per_s),
+            "increase_bytes_per_s": round(self.increase_bytes_per_s or 0.0),
+            "hyper_bytes_per_s": round(self.hyper_bytes_per_s or 0.0),
             "least_bytes_per_s": round(self.least_bytes_per_s),
         }
 
@@ -150,8 +182,12 @@ _FIGURES: Mapping[str, str] = {
     "adapt": "adapt_ns",
     "timeout": "timeout_ns",
     "notify": "notify_ns",
+    "alpha": "alpha_ns",
     "recover": "recover_ns",
+    "recover_bytes": "recover_bytes",
+    "recover_rounds": "recover_rounds",
     "increase": "increase_bytes_per_s",
+    "hyper": "hyper_bytes_per_s",
     "rate_least": "least_bytes_per_s",
 }
 _SHARES = ("ecn_share", "pull_share")

@@ -19,6 +19,8 @@ from nupa.model.work.phase import RankOperation
 
 built = pytest.mark.skipif(not fluid_compiled.is_built(), reason="nupa._model is not built")
 LONG_BYTES = 4 << 20
+#: DCQCN recovers in steps of 55 µs after each change of flows: long is 0.1 s and more.
+DCQCN_LONG = {"roce-25": 320 << 20, "roce-100": 1280 << 20}
 
 
 def _both(network: Network, work: list[RankOperation]) -> tuple[float, float]:
@@ -65,6 +67,69 @@ def test_long_flows_over_virtual_queues_take_by_packets_what_they_take_by_flows(
     if work:
         by_packets, by_flows = _both(network, work)
         assert by_packets == pytest.approx(by_flows, rel=0.05)
+
+
+@built
+@pytest.mark.parametrize(("profile", "size"), DCQCN_LONG.items())
+@given(sizes=st.lists(st.integers(1, 2), min_size=1, max_size=4), into=st.booleans())
+@settings(deadline=None, max_examples=5)
+def test_long_flows_under_dcqcn_share_a_port_as_flows_do(
+    profile: str, size: int, sizes: list[int], into: bool
+) -> None:
+    network = one_switch(6, profile)
+    work = [
+        RankOperation(*((index + 1, 0) if into else (0, index + 1)), size * times, "write")
+        for index, times in enumerate(sizes)
+    ]
+    by_packets, by_flows = _both(network, work)
+    assert by_packets == pytest.approx(by_flows, rel=0.05)
+
+
+@built
+@given(
+    pairs=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8),
+    longer=st.integers(1, 2),
+)
+@settings(deadline=None, max_examples=6)
+def test_long_flows_under_dcqcn_take_by_packets_what_they_take_by_flows(
+    pairs: set[tuple[int, int]], longer: int
+) -> None:
+    network = one_switch(6, "roce-25")
+    size = DCQCN_LONG["roce-25"]
+    work = [
+        RankOperation(rank, peer, size * (longer if rank % 2 else 1), "write")
+        for rank, peer in sorted(pairs)
+        if rank != peer
+    ]
+    if work:
+        by_packets, by_flows = _both(network, work)
+        assert by_packets == pytest.approx(by_flows, rel=0.05)
+
+
+@built
+@pytest.mark.parametrize("profile", ["roce-25", "roce-100", "roce-400"])
+@pytest.mark.parametrize("flows", [2, 5])
+def test_flows_shorter_than_dcqcns_recovery_lose_a_few_milliseconds_at_most(
+    profile: str, flows: int
+) -> None:
+    """The first notifications halve the rates of all: the link is not full until they recover."""
+    network = one_switch(6, profile)
+    for size in (LONG_BYTES, 16 * LONG_BYTES):
+        work = [RankOperation(rank + 1, 0, size, "write") for rank in range(flows)]
+        by_packets, by_flows = _both(network, work)
+        print(f"{profile}, {flows} x {size} B: {by_packets / by_flows - 1:+.1%}")
+        assert 0.98 * by_flows < by_packets < by_flows + 6e6
+
+
+@built
+@pytest.mark.parametrize("profile", ["roce-25", "roce-100"])
+def test_dcqcn_shares_a_port_evenly_in_time(profile: str) -> None:
+    """Each of four flows that start together ends in the last tenth."""
+    drawn = graph(network := one_switch(6, profile))
+    work = [RankOperation(rank + 1, 0, DCQCN_LONG[profile], "write") for rank in range(4)]
+    found = run(drawn, transfers(network, work), seed=1)
+    ends = [found.times(at).done_ns for at in range(4)]
+    assert min(ends) > 0.9 * max(ends)
 
 
 @built
