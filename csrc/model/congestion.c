@@ -22,6 +22,29 @@ void nupa_model_dcqcn_start(struct nupa_model_packets *sim, struct flow *flow)
 	flow->left_bytes = sim->protocols[flow->protocol].recover_bytes;
 }
 
+/* What a connection's operation before this one learned. */
+void nupa_model_congestion_keep(const struct nupa_model_packets *sim, const struct flow *before,
+				struct flow *flow)
+{
+	const uint32_t transport = sim->protocols[flow->protocol].transport;
+
+	if (transport == NUPA_MODEL_WINDOW) {
+		flow->cwnd256 = before->cwnd256;
+		flow->threshold = before->threshold;
+	} else if (transport == NUPA_MODEL_DCQCN) {
+		flow->pace_ps = before->pace_ps;
+		flow->recover_ps = before->recover_ps;
+		flow->rate = before->rate;
+		flow->target = before->target;
+		flow->alpha_ps = before->alpha_ps;
+		flow->left_bytes = before->left_bytes;
+		flow->alpha = before->alpha;
+		flow->time_rounds = before->time_rounds;
+		flow->byte_rounds = before->byte_rounds;
+		flow->notified = before->notified;
+	}
+}
+
 /* Alpha falls each period, and rises instead in one with a notification. */
 static void follow_alpha(struct nupa_model_packets *sim, struct flow *flow)
 {

@@ -118,6 +118,7 @@ struct flow {
 	uint32_t window;    /* packets that may leave now; UINT32_MAX: unlimited */
 	struct queue again; /* NACKs that wait to be answered by the packet */
 	uint32_t next;      /* in a ring */
+	uint32_t behind;    /* the next operation of its connection, which waits; or NONE */
 	uint32_t port;      /* its ring */
 	uint32_t virtuals;  /* CREDITS: the queue that all its packets meet first; or NONE */
 	uint16_t full_bytes, last_bytes; /* of a packet, and of the last one, on the wire */
@@ -126,6 +127,7 @@ struct flow {
 	uint8_t ports; /* links from the sender on shortest paths; at most 255 are counted */
 	uint16_t entropy, stride;
 	uint16_t digits; /* of PER_FLOW, and the offset of PER_PACKET */
+	uint16_t back;   /* PER_DESTINATION: the digits of the way back */
 	uint16_t echo;   /* entropy of the last packet, or the last marked one */
 	/* receiver */
 	uint32_t received, unacked, wanted, next_pull, expected;
@@ -144,6 +146,13 @@ struct flow {
 	bool notified;                                   /* DCQCN: since alpha_ps */
 	uint32_t cwnd256, threshold, in_flight, recover; /* WINDOW: 1/256 packets; packets */
 	uint64_t penalty[PATHS_MAX / 64]; /* PER_PACKET: entropies to pass over once */
+};
+
+/* Operations of one sender and receiver whose packets leave in turn. */
+struct connection {
+	uint32_t sends; /* has packets left; or NONE */
+	uint32_t tail;  /* the last that waits behind it */
+	uint32_t last;  /* that sent; NONE: none did */
 };
 
 struct endpoint {
@@ -165,6 +174,9 @@ struct timer {
  * index into `sets`, where a count and that many links stand. */
 struct routes {
 	uint32_t *class_of; /* by endpoint */
+	uint32_t *place;    /* by endpoint, in its class */
+	uint32_t *class_size;
+	uint32_t **before; /* by node, of some: by class: see nupa_model_route_number() */
 	uint32_t classes;
 	uint32_t *row; /* node by class */
 	uint32_t *sets;
@@ -188,7 +200,8 @@ struct nupa_model_packets {
 	struct routes routes;
 	uint32_t *dependent_start, *dependent;
 	uint64_t *lane_free_ps;
-	uint64_t *seen; /* a bit for each packet of operations over lossy links */
+	struct connection *connections; /* from 1 */
+	uint64_t *seen;                 /* a bit for each packet of operations over lossy links */
 	uint32_t packets_used, packets_max, free; /* `packets_used` ever; `free` of these */
 	uint32_t endpoints, nodes, links, operations_count;
 	const char *failed; /* why the run cannot go on */
@@ -289,7 +302,8 @@ bool nupa_model_work_copy(struct nupa_model_packets *sim, const struct nupa_mode
 			  const struct nupa_model_work *work, char *error);
 bool nupa_model_routes_build(struct nupa_model_packets *sim, const struct nupa_model_graph *graph,
 			     char *error);
-void nupa_model_routes_free(struct routes *routes);
+uint32_t nupa_model_route_number(struct nupa_model_packets *sim, uint32_t node, uint32_t to);
+void nupa_model_routes_free(struct routes *routes, uint32_t nodes);
 /* Zeroed, and never empty; NULL: no memory. */
 void *nupa_model_array(uint64_t count, uint64_t bytes);
 bool nupa_model_refused(char *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -314,6 +328,8 @@ void nupa_model_packet_return(struct nupa_model_packets *sim, uint32_t id, enum 
 
 /* congestion.c */
 void nupa_model_dcqcn_start(struct nupa_model_packets *sim, struct flow *flow);
+void nupa_model_congestion_keep(const struct nupa_model_packets *sim, const struct flow *before,
+				struct flow *flow);
 void nupa_model_dcqcn_notified(struct nupa_model_packets *sim, struct flow *flow);
 uint64_t nupa_model_dcqcn_interval_ps(struct nupa_model_packets *sim, struct flow *flow,
 				      uint32_t bytes);

@@ -21,7 +21,10 @@ struct run {
 	uint32_t events;
 	uint64_t order;
 	uint32_t *waits, *follower_start, *follower;
-	uint32_t *latest; /* of a lane: the operation that it started last */
+	uint32_t *latest;       /* of a lane: the operation that it started last */
+	uint32_t *sends, *tail; /* of a connection: the flow that runs, and the last behind it */
+	uint32_t *behind;       /* of an operation: the next one of its connection */
+	uint32_t *ended;        /* of an operation: another that ended with it */
 	uint32_t *changed, changes;
 	uint32_t *changed_at; /* of a class: the round in which it changed */
 	uint32_t round, done;
@@ -126,7 +129,7 @@ static void mark_pop(struct flow_mark *heap, uint32_t count)
 	heap[at] = last;
 }
 
-static void flow_start(struct run *run, uint32_t at, double now_ns)
+static void flow_send(struct run *run, uint32_t at, double now_ns)
 {
 	const uint32_t class = run->work->class_of[at];
 	struct flow_class *one = &run->sharing.class[class];
@@ -139,11 +142,27 @@ static void flow_start(struct run *run, uint32_t at, double now_ns)
 	class_changed(run, class);
 }
 
+/* At once, or behind the flows of its connection. */
+static void flow_start(struct run *run, uint32_t at, double now_ns)
+{
+	const uint32_t connection = run->work->connection[at];
+
+	run->behind[at] = FLOW_NONE;
+	if (run->sends[connection] == FLOW_NONE) {
+		run->sends[connection] = at;
+		flow_send(run, at, now_ns);
+	} else {
+		run->behind[run->tail[connection]] = at;
+	}
+	run->tail[connection] = at;
+}
+
 /* Ends the flows of a class whose last byte has been sent: the first one, and equal ones. */
 static void flows_end(struct run *run, uint32_t class, double now_ns)
 {
 	struct flow_class *one = &run->sharing.class[class];
 	struct flow_mark *mark = run->sharing.mark + one->mark_start;
+	uint32_t ended = FLOW_NONE, next;
 	double until;
 
 	sharing_advance(&run->sharing, class, now_ns);
@@ -156,10 +175,18 @@ static void flows_end(struct run *run, uint32_t class, double now_ns)
 		run->result->bound[at] = one->bound;
 		event_push(run, now_ns + run->work->after_ns[at], at, FLOW_COMPLETES);
 		mark_pop(mark, one->flows--);
+		next = run->behind[at];
+		run->sends[run->work->connection[at]] = next;
+		if (next != FLOW_NONE) {
+			run->ended[at] = ended;
+			ended = at;
+		}
 	}
 	if (!one->flows)
 		sharing_leave(&run->sharing, class);
 	class_changed(run, class);
+	for (; ended != FLOW_NONE; ended = run->ended[ended])
+		flow_send(run, run->behind[ended], now_ns);
 }
 
 static void operation_complete(struct run *run, uint32_t at, double now_ns)
@@ -182,13 +209,20 @@ static bool run_init(struct run *run)
 	run->follower_start = calloc(count + 2ul, sizeof(*run->follower_start));
 	run->follower = calloc(edges + 1ul, sizeof(*run->follower));
 	run->latest = calloc(work->lanes + 1ul, sizeof(*run->latest));
+	run->sends = calloc(work->connections + 1ul, sizeof(*run->sends));
+	run->tail = calloc(work->connections + 1ul, sizeof(*run->tail));
+	run->behind = calloc(count + 1ul, sizeof(*run->behind));
+	run->ended = calloc(count + 1ul, sizeof(*run->ended));
 	run->changed = calloc(work->classes + 1ul, sizeof(*run->changed));
 	run->changed_at = calloc(work->classes + 1ul, sizeof(*run->changed_at));
 	if (!run->event || !run->waits || !run->follower_start || !run->follower || !run->latest ||
-	    !run->changed || !run->changed_at || !sharing_init(&run->sharing, work))
+	    !run->sends || !run->tail || !run->behind || !run->ended || !run->changed ||
+	    !run->changed_at || !sharing_init(&run->sharing, work))
 		return false;
 	for (uint32_t lane = 0; lane < work->lanes; lane++)
 		run->latest[lane] = FLOW_NONE;
+	for (uint32_t at = 0; at < work->connections; at++)
+		run->sends[at] = FLOW_NONE;
 	/* Counted two places ahead, so that filling moves each start to where it belongs. */
 	for (uint32_t it = 0; it < edges; it++)
 		run->follower_start[work->after[it] + 2]++;
@@ -212,6 +246,10 @@ static void run_free(struct run *run)
 	free(run->follower_start);
 	free(run->follower);
 	free(run->latest);
+	free(run->sends);
+	free(run->tail);
+	free(run->behind);
+	free(run->ended);
 	free(run->changed);
 	free(run->changed_at);
 }

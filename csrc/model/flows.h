@@ -18,9 +18,10 @@ enum nupa_model_flow_cause {
 
 /* An operation has a class, or takes `before_ns` alone: then its class is NONE (UINT32_MAX). */
 struct nupa_model_flow_work {
-	uint32_t operations, classes, resources, lanes;
+	uint32_t operations, classes, resources, lanes, connections;
 	const uint32_t *lane; /* a thread: it starts one operation at a time */
 	const uint32_t *class_of;
+	const uint32_t *connection;  /* its flows follow each other; of a class, or NONE */
 	const double *bytes;         /* on the wire */
 	const double *before_ns;     /* from its start to its first byte on the wire */
 	const double *after_ns;      /* from its last byte to its completion */

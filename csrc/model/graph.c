@@ -36,7 +36,7 @@ static bool protocol_check(const struct nupa_model_protocol *protocol, uint32_t 
 	const char *wrong = NULL;
 
 	if (protocol->flow_control > NUPA_MODEL_PAUSE || protocol->transport > NUPA_MODEL_WINDOW ||
-	    protocol->spread > NUPA_MODEL_ADAPTIVE)
+	    protocol->spread > NUPA_MODEL_PER_DESTINATION)
 		wrong = "an unknown flow control, transport or spread";
 	else if (!protocol->payload_bytes || most > PACKET_MOST)
 		wrong = "a packet has a payload, and 65535 bytes at most";

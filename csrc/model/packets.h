@@ -27,9 +27,10 @@ enum nupa_model_transport {
 
 /* Equal-cost paths: what chooses among them. */
 enum nupa_model_spread {
-	NUPA_MODEL_PER_FLOW,   /* a hash of the operation */
-	NUPA_MODEL_PER_PACKET, /* the sender, anew for each packet; it avoids marked paths */
-	NUPA_MODEL_ADAPTIVE,   /* each switch: the shorter of two random queues */
+	NUPA_MODEL_PER_FLOW,        /* a hash of the operation */
+	NUPA_MODEL_PER_PACKET,      /* the sender, anew for each packet; it avoids marked paths */
+	NUPA_MODEL_ADAPTIVE,        /* each switch: the shorter of two random queues */
+	NUPA_MODEL_PER_DESTINATION, /* the endpoint's number, as in a fat tree's D-mod-k */
 };
 
 /* How packets are sent over one fabric.  Sizes of packets are on the wire, headers included. */
@@ -97,6 +98,7 @@ struct nupa_model_operation {
 	uint32_t payload_bytes, header_bytes; /* of its packets; payload 0: the protocol's */
 	uint32_t read;    /* 1: a request travels to the peer, and the bytes travel back */
 	uint32_t entropy; /* PER_FLOW: 0: by the seed; else operations with one value share paths */
+	uint32_t connection; /* 1 to `operations`, whose packets leave in turn; 0: none */
 };
 
 struct nupa_model_work {

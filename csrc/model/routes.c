@@ -112,6 +112,47 @@ static uint32_t set_of(struct build *build, struct routes *routes, const uint32_
 	return set;
 }
 
+/* An endpoint's place among those of its class. */
+static bool places_build(struct routes *routes, uint32_t endpoints)
+{
+	uint32_t *count = nupa_model_array(routes->classes, sizeof(*count));
+
+	routes->place = nupa_model_array(endpoints, sizeof(*routes->place));
+	for (uint32_t end = 0; count && routes->place && end < endpoints; end++)
+		routes->place[end] = count[routes->class_of[end]]++;
+	routes->class_size = count;
+	return count && routes->place;
+}
+
+/* How many endpoints before this one have the same links on their shortest paths from that node:
+ * its subnet manager's table gives each the next link.  NUPA_MODEL_NONE: no memory. */
+uint32_t nupa_model_route_number(struct nupa_model_packets *sim, uint32_t node, uint32_t to)
+{
+	struct routes *routes = &sim->routes;
+	const uint32_t *row = routes->row + (uint64_t)node * routes->classes;
+	uint32_t *before, *count;
+
+	if (!routes->before)
+		routes->before = nupa_model_array(sim->nodes, sizeof(*routes->before));
+	if (routes->before && !routes->before[node]) {
+		before = nupa_model_array(routes->classes, sizeof(*before));
+		count = nupa_model_array(routes->sets_used + ROUTE_FIRST, sizeof(*count));
+		for (uint32_t at = 0; before && count && at < routes->classes; at++) {
+			before[at] = count[row[at]];
+			count[row[at]] += routes->class_size[at];
+		}
+		if (!count) {
+			free(before);
+			before = NULL;
+		}
+		free(count);
+		routes->before[node] = before;
+	}
+	if (!routes->before || !routes->before[node])
+		return NUPA_MODEL_NONE;
+	return routes->before[node][routes->class_of[to]] + routes->place[to];
+}
+
 /* Endpoints that hang on the same nodes are a class; with explicit routes each is its own. */
 static bool classes_build(struct build *build, struct routes *routes)
 {
@@ -148,7 +189,7 @@ static bool classes_build(struct build *build, struct routes *routes)
 			routes->class_of[end] = *class - 1;
 		}
 	}
-	done = true;
+	done = places_build(routes, graph->endpoints);
 out:
 	free(class_of_set);
 	free(found.sets);
@@ -295,9 +336,14 @@ bool nupa_model_routes_build(struct nupa_model_packets *sim, const struct nupa_m
 	return done;
 }
 
-void nupa_model_routes_free(struct routes *routes)
+void nupa_model_routes_free(struct routes *routes, uint32_t nodes)
 {
+	for (uint32_t node = 0; routes->before && node < nodes; node++)
+		free(routes->before[node]);
+	free(routes->before);
 	free(routes->class_of);
+	free(routes->place);
+	free(routes->class_size);
 	free(routes->row);
 	free(routes->sets);
 	free(routes->down_start);

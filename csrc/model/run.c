@@ -69,7 +69,7 @@ void nupa_model_packets_free(struct nupa_model_packets *sim)
 	if (!sim)
 		return;
 	nupa_model_wheel_free(&sim->wheel);
-	nupa_model_routes_free(&sim->routes);
+	nupa_model_routes_free(&sim->routes, sim->nodes);
 	free(sim->packets);
 	free(sim->ports);
 	free(sim->flows);
@@ -82,6 +82,7 @@ void nupa_model_packets_free(struct nupa_model_packets *sim)
 	free(sim->dependent_start);
 	free(sim->dependent);
 	free(sim->lane_free_ps);
+	free(sim->connections);
 	free(sim->seen);
 	free(sim);
 }

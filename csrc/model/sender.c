@@ -40,16 +40,56 @@ void nupa_model_flow_wake(struct nupa_model_packets *sim, uint32_t op)
 		nupa_model_flow_join(sim, op);
 }
 
-void nupa_model_flow_activate(struct nupa_model_packets *sim, uint32_t op)
+/* The rate and window of a connection go on with its next operation. */
+static void begin(struct nupa_model_packets *sim, uint32_t op)
 {
 	struct flow *flow = &sim->flows[op];
 	const struct nupa_model_protocol *protocol = &sim->protocols[flow->protocol];
+	struct connection *connection = &sim->connections[sim->operations[op].connection];
+	const bool first = !sim->operations[op].connection || connection->last == NUPA_MODEL_NONE;
 
-	if (protocol->transport == NUPA_MODEL_DCQCN)
+	if (!first)
+		nupa_model_congestion_keep(sim, &sim->flows[connection->last], flow);
+	else if (protocol->transport == NUPA_MODEL_DCQCN)
 		nupa_model_dcqcn_start(sim, flow);
 	if (lossy(protocol) && protocol->timeout_ps)
 		put(sim, timeout_of_flow(sim, op), sim->now_ps + protocol->timeout_ps);
+}
+
+void nupa_model_flow_activate(struct nupa_model_packets *sim, uint32_t op)
+{
+	const uint32_t number = sim->operations[op].connection;
+	struct connection *connection = &sim->connections[number];
+
+	sim->flows[op].behind = NUPA_MODEL_NONE;
+	if (number) {
+		if (connection->sends != NUPA_MODEL_NONE) {
+			sim->flows[connection->tail].behind = op;
+			connection->tail = op;
+			return;
+		}
+		connection->sends = connection->tail = op;
+	}
+	begin(sim, op);
 	nupa_model_flow_wake(sim, op);
+}
+
+/* The last packet of an operation leaves: the next one of its connection follows. */
+static void connection_next(struct nupa_model_packets *sim, uint32_t op)
+{
+	const uint32_t number = sim->operations[op].connection, next = sim->flows[op].behind;
+
+	if (!number)
+		return;
+	sim->connections[number].last = op;
+	sim->connections[number].sends = next;
+	if (next == NUPA_MODEL_NONE)
+		return;
+	begin(sim, next);
+	/* By its timer: its port is about to send. */
+	sim->flows[next].flags |= FLOW_RINGED;
+	put(sim, timer_of_flow(sim, next),
+	    sim->flows[next].pace_ps > sim->now_ps ? sim->flows[next].pace_ps : sim->now_ps);
 }
 
 /* PER_PACKET: the next value in turn; values of marked paths are passed over once. */
@@ -77,7 +117,7 @@ static uint16_t first_digits(struct nupa_model_packets *sim, struct flow *flow, 
 		return (uint16_t)(entropy * (65536 / protocol->paths) + flow->digits);
 	if (protocol->spread == NUPA_MODEL_ADAPTIVE)
 		return (uint16_t)nupa_model_random(&sim->random);
-	return flow->digits;
+	return flow->digits; /* PER_FLOW, PER_DESTINATION */
 }
 
 /* An adapter, a thread or a stream is slower than its links. */
@@ -89,6 +129,12 @@ static void limit_pace(struct nupa_model_packets *sim, uint32_t op, uint32_t byt
 
 	if (flow->pace_ps < next_ps)
 		flow->pace_ps = next_ps;
+}
+
+/* Packets of one flow may take several paths. */
+static bool spreads(const struct nupa_model_protocol *protocol)
+{
+	return protocol->spread == NUPA_MODEL_PER_PACKET || protocol->spread == NUPA_MODEL_ADAPTIVE;
 }
 
 /* After a packet: the flow waits for its pace, or its turn, or for a reply. */
@@ -105,8 +151,7 @@ static void continue_flow(struct nupa_model_packets *sim, uint32_t op, uint32_t 
 		flow->flags &= (uint8_t)~FLOW_RINGED;
 	} else if (flow->pace_ps > sim->now_ps + serial_ps(port, bytes)) {
 		put(sim, timer_of_flow(sim, op), flow->pace_ps);
-	} else if (flow->ports > 1 &&
-		   sim->protocols[flow->protocol].spread != NUPA_MODEL_PER_FLOW) {
+	} else if (flow->ports > 1 && spreads(&sim->protocols[flow->protocol])) {
 		const uint32_t last = flow->port;
 
 		port->free_ps = sim->now_ps + serial_ps(port, bytes); /* the packet goes now */
@@ -161,8 +206,10 @@ uint32_t nupa_model_flow_packet(struct nupa_model_packets *sim, uint32_t port_in
 	if (flow->window != UINT32_MAX)
 		flow->window--;
 	if (flow->ports > 1) /* the endpoint's choice takes its digit */
-		digit_take(&packet->digits, flow->ports);
+		digit_take(protocol, &packet->digits, flow->ports);
 	continue_flow(sim, op, packet->bytes);
+	if (!resent && seq + 1 == flow->total)
+		connection_next(sim, op);
 	return id;
 }
 
@@ -196,9 +243,12 @@ void nupa_model_packet_return(struct nupa_model_packets *sim, uint32_t id, enum 
 	packet->link = NO_LINK;
 	packet->bytes = (uint16_t)protocol->control_bytes;
 	packet->flags &= FLAG_MARKED;
-	packet->digits = protocol->spread == NUPA_MODEL_PER_FLOW
-			     ? flow->digits
-			     : (uint16_t)nupa_model_random(&sim->random);
+	if (protocol->spread == NUPA_MODEL_PER_DESTINATION)
+		packet->digits = flow->back;
+	else
+		packet->digits = protocol->spread == NUPA_MODEL_PER_FLOW
+				     ? flow->digits
+				     : (uint16_t)nupa_model_random(&sim->random);
 	sim->totals.control_packets++;
 	port = nupa_model_route_pick(sim, flow->receiver, packet);
 	append(sim, &sim->ports[port].priority, id);
@@ -232,6 +282,10 @@ void nupa_model_sender_receives(struct nupa_model_packets *sim, uint32_t id)
 
 	flow->progress++;
 	if (packet->type == PACKET_NOTIFY) {
+		const uint32_t number = sim->operations[op].connection;
+
+		if (number && sim->connections[number].sends != NUPA_MODEL_NONE)
+			flow = &sim->flows[sim->connections[number].sends];
 		nupa_model_dcqcn_notified(sim, flow);
 		packet_free(sim, id);
 		return;

@@ -27,7 +27,8 @@ static uint32_t direct(const struct nupa_model_packets *sim, uint32_t node, stru
 		return routes->down[first];
 	for (uint32_t at = first; at < end; at++)
 		count += sim->ports[routes->down[at]].source == node;
-	wanted = digit_take(&packet->digits, count);
+	wanted = digit_take(&sim->protocols[sim->ports[routes->down[first]].protocol],
+			    &packet->digits, count);
 	for (uint32_t at = first; at < end; at++)
 		if (sim->ports[routes->down[at]].source == node && !wanted--)
 			return routes->down[at];
@@ -60,15 +61,16 @@ uint32_t nupa_model_route_pick(struct nupa_model_packets *sim, uint32_t node, st
 	const uint32_t entry =
 	    routes->row[(uint64_t)node * routes->classes + routes->class_of[packet->to]];
 	const uint32_t *set = routes->sets + entry;
+	const struct nupa_model_protocol *protocol;
 
 	if (entry == ROUTE_DIRECT)
 		return direct(sim, node, packet);
 	if (set[0] == 1)
 		return set[1];
-	if (packet->type == PACKET_DATA &&
-	    sim->protocols[sim->ports[set[1]].protocol].spread == NUPA_MODEL_ADAPTIVE)
+	protocol = &sim->protocols[sim->ports[set[1]].protocol];
+	if (packet->type == PACKET_DATA && protocol->spread == NUPA_MODEL_ADAPTIVE)
 		return shorter(sim, set + 1, set[0]);
-	return set[1 + digit_take(&packet->digits, set[0])];
+	return set[1 + digit_take(protocol, &packet->digits, set[0])];
 }
 
 static void drop(struct nupa_model_packets *sim, uint32_t id)

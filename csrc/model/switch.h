@@ -11,11 +11,16 @@
 
 #include "model/engine.h"
 
-/* The link that is left of `count` equal ones for these digits, which it takes from them. */
-static inline uint32_t digit_take(uint16_t *digits, uint32_t count)
+/* Which of `count` equal links these digits name; they keep those for the switches ahead. */
+static inline uint32_t digit_take(const struct nupa_model_protocol *protocol, uint16_t *digits,
+				  uint32_t count)
 {
-	const uint32_t product = *digits * count;
+	const uint32_t product = *digits * count, number = *digits;
 
+	if (protocol->spread == NUPA_MODEL_PER_DESTINATION) {
+		*digits = (uint16_t)(number / count);
+		return number % count;
+	}
 	*digits = (uint16_t)product;
 	return product >> 16;
 }

@@ -24,6 +24,9 @@ static bool operation_check(const struct nupa_model_packets *sim,
 	if (operation->lane > work->operations)
 		return nupa_model_refused(error, "operation %u: lane %u of %u", at, operation->lane,
 					  work->operations);
+	if (operation->connection > work->operations)
+		return nupa_model_refused(error, "operation %u: connection %u of %u", at,
+					  operation->connection, work->operations);
 	if (operation->limit_bytes_per_s && operation->limit_bytes_per_s < LIMIT_LEAST)
 		return nupa_model_refused(error, "operation %u: a limit of %llu B/s: at least %u",
 					  at, (unsigned long long)operation->limit_bytes_per_s,
@@ -95,6 +98,32 @@ static uint32_t first_virtual(const struct nupa_model_packets *sim, const struct
 	return nupa_model_has_virtuals(out) ? out->virtuals + in->place : NUPA_MODEL_NONE;
 }
 
+/* PER_DESTINATION: the receiver's number at the first node with several links towards it.  The
+ * nodes behind it divide that number further, so that their choices do not repeat it. */
+static uint16_t table_digits(struct nupa_model_packets *sim, uint32_t from, uint32_t to)
+{
+	const struct routes *routes = &sim->routes;
+	uint32_t node = from;
+
+	for (uint32_t hops = 0; hops < HOPS_MAX && node != to; hops++) {
+		const uint32_t entry =
+		    routes->row[(uint64_t)node * routes->classes + routes->class_of[to]];
+		uint32_t number;
+
+		if (entry == ROUTE_DIRECT || entry == ROUTE_NONE)
+			break;
+		if (routes->sets[entry] == 1) {
+			node = sim->ports[routes->sets[entry + 1]].target;
+			continue;
+		}
+		number = nupa_model_route_number(sim, node, to);
+		if (number == NUPA_MODEL_NONE)
+			sim->failed = "no memory for routes";
+		return (uint16_t)number;
+	}
+	return (uint16_t)routes->place[to];
+}
+
 static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *seen_words,
 		      char *error)
 {
@@ -121,6 +150,11 @@ static bool flow_init(struct nupa_model_packets *sim, uint32_t at, uint64_t *see
 	flow->ports = (uint8_t)links_from(sim, flow->sender, flow->receiver);
 	flow->protocol = sim->ports[flow->port].protocol;
 	protocol = &sim->protocols[flow->protocol];
+	if (protocol->spread == NUPA_MODEL_PER_DESTINATION) {
+		flow->digits = probe.digits = table_digits(sim, flow->sender, flow->receiver);
+		flow->back = table_digits(sim, flow->receiver, flow->sender);
+		flow->port = nupa_model_route_pick(sim, flow->sender, &probe);
+	}
 	payload = operation->payload_bytes ? operation->payload_bytes : protocol->payload_bytes;
 	header = operation->payload_bytes ? operation->header_bytes : protocol->header_bytes;
 	full = (uint64_t)payload + header;
@@ -197,9 +231,13 @@ bool nupa_model_work_copy(struct nupa_model_packets *sim, const struct nupa_mode
 	sim->flows = calloc(count, sizeof(*sim->flows));
 	sim->times = calloc(count, sizeof(*sim->times));
 	sim->lane_free_ps = calloc(count + 1ull, sizeof(*sim->lane_free_ps));
+	sim->connections = malloc((count + 1ull) * sizeof(*sim->connections));
 	if (!sim->operations || !sim->flows || !sim->times || !sim->lane_free_ps ||
-	    !dependents_build(sim, work))
+	    !sim->connections || !dependents_build(sim, work))
 		return nupa_model_refused(error, "no memory for %u operations", count);
+	for (uint32_t at = 0; at <= count; at++)
+		sim->connections[at] =
+		    (struct connection){ NUPA_MODEL_NONE, NUPA_MODEL_NONE, NUPA_MODEL_NONE };
 	memcpy(sim->operations, work->operation, count * sizeof(*sim->operations));
 	for (uint32_t at = 0; at < count; at++)
 		if (!flow_init(sim, at, &seen_words, error))

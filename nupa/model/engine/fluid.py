@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The flow engine for operations: each starts when others complete, and shares links while it runs.
 
-Flows of one pair share its rate alike, so they are one class: a class counts the bytes that each of
-its flows was sent since the start, and a flow ends when that count reaches its own mark.  Rates are
-computed anew for the classes that an arrival or an end can reach over shared links.
+Flows of a connection follow each other.  Those of one pair share its rate alike, so they are one
+class: a class counts the bytes that each of its flows was sent since the start, and a flow ends
+when that count reaches its own mark.  Rates are computed anew for the classes that an arrival or an
+end can reach over shared links.
 
 csrc/model/flows.c does the same, about ten times as fast; it is taken where it is built.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -61,6 +63,8 @@ class _Engine:
         self.pending: list[tuple[float, int, int, int]] = []  #: time, order, kind, index
         self.finishes: list[tuple[float, int, int, _RunningClass]] = []  #: time, class, turn
         self.latest: dict[tuple[int, int], int] = {}
+        #: of each connection with a flow: the operations whose bytes wait for its end
+        self.waiting: dict[int, deque[int]] = {}
         self.sequence = 0
         for index, each in enumerate(made.operations):
             for earlier in each.after:
@@ -111,7 +115,15 @@ class _Engine:
         self._later(times.ready[index] + known.before, kind, index)
 
     def _start(self, index: int, now: float, changed: dict[int, _RunningClass]) -> None:
-        """Puts an operation's bytes on the wire."""
+        """Puts an operation's bytes on the wire, or behind those of its connection."""
+        connection = self.made.connection_of[index]
+        if connection in self.waiting:
+            self.waiting[connection].append(index)
+            return
+        self.waiting[connection] = deque()
+        self._send(index, now, changed)
+
+    def _send(self, index: int, now: float, changed: dict[int, _RunningClass]) -> None:
         found = self.classes[self.made.class_of[index]]
         self.times.received += found.advance(now)
         if not found.flows:
@@ -127,15 +139,23 @@ class _Engine:
         mark = found.marks[0][0]
         found.sent = max(found.sent, mark)  # rounding leaves no byte behind
         slack = _NS * found.rate * 1e-9 + mark * 1e-14
+        following = []
         while found.marks and found.marks[0][0] <= found.sent + slack:
             _, index = heappop(found.marks)
             self.times.bound[index] = found.bound
             found.flows -= 1
             self._later(now + self.made.known[index].after, _COMPLETES, index)
+            connection = self.made.connection_of[index]
+            if self.waiting[connection]:
+                following.append(self.waiting[connection].popleft())
+            else:
+                del self.waiting[connection]
         if not found.flows:
             for resource in found.of.uses:
                 del self.users[resource][found.number]
         changed[found.number] = found
+        for index in following:
+            self._send(index, now, changed)
 
     def _complete(self, index: int, now: float) -> None:
         self.times.ends[index] = now

@@ -29,7 +29,9 @@ class PacketTransfer(NamedTuple):
     has peer == rank and takes *before_ns*.  Operations with one *entropy* other than 0 share a path
     where a hash chooses it.  Packets have *payload_bytes* and *header_bytes*; 0: the protocol's.
     Operations of one *lane* other than 0, a thread, start in turn, *busy_ns* after each other.
-    *limit_bytes_per_s* is the rate of an operation's packets; 0: that of the links.
+    *limit_bytes_per_s* is the rate of an operation's packets; 0: that of the links.  Packets of one
+    *connection* other than 0, of one sender and receiver, leave one operation after the other, in
+    the order in which these start; its rate or window goes on from one to the next.
     """
 
     rank: int
@@ -46,6 +48,7 @@ class PacketTransfer(NamedTuple):
     busy_ns: float = 0.0
     limit_bytes_per_s: float = 0.0
     lane: int = 0
+    connection: int = 0
 
 
 class TransferTimes(NamedTuple):
@@ -266,7 +269,7 @@ def _work(
                 packed, at * _OPERATION.size,
                 one.rank, one.peer, one.bytes, *times,
                 round(one.limit_bytes_per_s), one.lane, one.payload_bytes, one.header_bytes,
-                one.read, one.entropy, 0,
+                one.read, one.entropy, one.connection,
             )  # fmt: skip
             after.extend(one.after)
         except (struct.error, OverflowError) as error:

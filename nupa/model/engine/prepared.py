@@ -81,16 +81,21 @@ class OperationTimes:
 
 @dataclass
 class Prepared:
-    """Operations, checked.  *class_of* is -1 for a computation, whose time is *known*'s before."""
+    """Operations, checked.  *class_of* is -1 for a computation, whose time is *known*'s before.
+
+    Flows of one connection, a lane's from one end to another, follow each other.
+    """
 
     network: Network
     routes: Routes
     operations: list[RankOperation]
     known: list[Known] = field(default_factory=list)
     class_of: list[int] = field(default_factory=list)
+    connection_of: list[int] = field(default_factory=list)
     classes: list[FlowClass] = field(default_factory=list)
     _same: dict[tuple[int, str, int, int], Known] = field(default_factory=dict)
     _class: dict[tuple[int, int, float], int] = field(default_factory=dict)
+    _connection: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
     def add(self, index: int, each: RankOperation) -> None:
         self._check(index, each)
@@ -99,6 +104,7 @@ class Prepared:
             stages = (StageTime("computation", time),)
             self.known.append(Known(stages, time, 0.0, time, 0.0, 0.0, 0.0, 0.0))
             self.class_of.append(-1)
+            self.connection_of.append(-1)
             return
         level = self._level(each)
         key = (level, each.operation, each.bytes, each.compute_ns)
@@ -109,6 +115,9 @@ class Prepared:
         pair = (each.rank, each.peer)
         back = each.operation == "reduce" if each.peer < 0 else each.operation in ANSWERED
         source, target = pair[::-1] if back else pair
+        self.connection_of.append(
+            self._connection.setdefault((source, target, each.lane), len(self._connection))
+        )
         name = (source, target, known.limit)
         if name not in self._class:
             uses = self._switched(each) if each.peer < 0 else self.routes.uses(source, target)

@@ -31,8 +31,8 @@ class PacketProtocol:
     *flow_control*: a link whose next buffer is full drops a packet, trims it to its header, or
     waits for credits or for the end of a pause.  *transport*: a sender is limited by its links
     ("line"), by what the receiver pulls, by DCQCN's rate, or by a window.  *spread*: equal paths
-    are chosen by a hash of the operation ("flow"), anew by the sender for each packet, or by each
-    switch ("adaptive").
+    are chosen by a hash of the operation ("flow"), anew by the sender for each packet, by each
+    switch ("adaptive"), or by the receiver ("destination"), as a subnet manager's tables do.
     """
 
     flow_control: FlowControl = "credits"

@@ -27,6 +27,7 @@ def transfers(network: Network, operations: Iterable[RankOperation]) -> Iterator
     """
     known: dict[tuple[int, str, int], PacketTransfer] = {}
     lanes: dict[tuple[int, int], int] = {}
+    connections: dict[tuple[int, int, int, bool], int] = {}
     for index, one in enumerate(operations):
         if one.peer < 0:
             raise ModelError(
@@ -45,6 +46,7 @@ def transfers(network: Network, operations: Iterable[RankOperation]) -> Iterator
         if key not in known:
             known[key] = _transfer(network.level_path(level), one)
         made = known[key]
+        pair = (one.rank, one.peer, one.lane, made.read)
         yield made._replace(
             rank=one.rank,
             peer=one.peer,
@@ -52,6 +54,7 @@ def transfers(network: Network, operations: Iterable[RankOperation]) -> Iterator
             before_ns=made.before_ns + one.compute_ns,
             busy_ns=made.busy_ns + one.compute_ns,
             lane=lane,
+            connection=connections.setdefault(pair, len(connections) + 1),
         )
 
 

@@ -12,7 +12,7 @@ from nupa.model.profile.figure import FigureKind
 #: a switch forwards.  The order is that of the enums in csrc/model/packets.h.
 FlowControl = Literal["drop", "trim", "credits", "pause"]
 Transport = Literal["line", "pull", "dcqcn", "window"]
-Spread = Literal["flow", "packet", "adaptive"]
+Spread = Literal["flow", "packet", "adaptive", "destination"]
 Switching = Literal["cut-through", "store"]
 
 KINDS: Mapping[str, FigureKind] = {

@@ -208,8 +208,18 @@ def test_a_later_flow_takes_half_of_the_link_from_then_on() -> None:
 def test_flows_of_one_pair_share_its_rate_as_one_class() -> None:
     network = one_switch(2, WIRE)
     sizes = [1000, 3000, 2000]
-    done = _run(network, [RankOperation(0, 1, size, "write") for size in sizes])
-    assert done.ends_ns == pytest.approx([3000, 6000, 5000])
+    lanes = [RankOperation(0, 1, size, "write", lane=at) for at, size in enumerate(sizes)]
+    assert _run(network, lanes).ends_ns == pytest.approx([3000, 6000, 5000])
+
+
+def test_flows_of_one_connection_follow_each_other_in_the_order_of_their_starts() -> None:
+    network = one_switch(2, WIRE)
+    work = [RankOperation(0, 1, size, "write") for size in (1000, 3000, 2000)]
+    work += [RankOperation(0, 0, 0, "compute", (), 1500, 1)]
+    work += [RankOperation(0, 1, 1000, "write", (3,), lane=1)]
+    done = _run(network, work)
+    # Lane 1's flow shares the pair's rate from 1,500 to 3,500, with one flow of lane 0.
+    assert done.ends_ns == pytest.approx([1000, 5000, 7000, 1500, 3500])
 
 
 def test_a_queue_depth_keeps_the_link_full() -> None:
