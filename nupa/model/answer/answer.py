@@ -39,12 +39,13 @@ class TimelineSpan(NamedTuple):
 class SampleCheck(NamedTuple):
     """A sampled part in the packet engine, beside the same part in the answer's engine.
 
-    *sample* says which part it was.
+    *sample* says which part it was, and *note* what a large gap consists of.
     """
 
     sample: str
     time_ns: float
     packets_ns: float
+    note: str = ""
 
     @property
     def gap(self) -> float:

@@ -203,6 +203,6 @@ def _check(one: Answer) -> str:
     assert one.check
     both = f"{say_ns(one.check.packets_ns)} against {say_ns(one.check.time_ns)}"
     return (
-        f"{one.check.sample}, packet by packet: {both}, {one.check.gap:+.1%}; without the "
-        "library's own time"
+        f"{one.check.sample}, packet by packet: {both}, {one.check.gap:+.1%}"
+        f"{', ' * bool(one.check.note)}{one.check.note}; without the library's own time"
     )

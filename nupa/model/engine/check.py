@@ -7,7 +7,7 @@ not have: the gap is that of the network alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from itertools import islice
 from math import ceil
@@ -19,19 +19,25 @@ from nupa.model.engine.flows import flows
 from nupa.model.engine.fluid import fluid
 from nupa.model.engine.message import interval_ns
 from nupa.model.engine.packets import run
+from nupa.model.engine.protocol import PacketProtocol, protocol_of
 from nupa.model.engine.routes import LevelRoutes
 from nupa.model.engine.stages import stages
 from nupa.model.engine.transfers import transfers
 from nupa.model.errors import ModelError
 from nupa.model.network.build import graph
+from nupa.model.network.graph import Graph
 from nupa.model.network.network import Network
 from nupa.model.work.phase import NO_PACE, Phase, Plan, RankOperation, Work
 
 #: Packets of a part: about a second of the packet engine, and of Python that lists operations.
 PACKETS_MAX = 200_000
 OPERATIONS_MAX = 20_000
-RANKS_LEAST = 2
+RANKS_LEAST, RANKS_GOOD = 2, 16
+HALVINGS = 4
 BYTES_LEAST = 64 << 10
+#: A gap beyond this has its reason looked for; paths that change the time by more are one.
+GAP, NOTED = 0.05, 0.02
+ENDLESS = 1 << 30  #: bytes of a buffer
 #: Limits of an endpoint that packets do not have.
 _ENDPOINT = ("message rate", "flow rate", "bus", "single rate", "window")
 
@@ -41,10 +47,9 @@ def check(asked: Question, engine: Engine) -> SampleCheck:
 
     ModelError: no part of the work can run in the packet engine, and why.
     """
-    if not asked.plan.phases:
+    if not asked.plan.phases and not _exchanges(asked.plan):
         return _of_operations(asked)
     for work, network, plan in _parts(asked):
-        bare = _bare(network, plan)
         operations = list(islice(work.operations(network), OPERATIONS_MAX + 1))
         if len(operations) > OPERATIONS_MAX:
             continue
@@ -52,21 +57,74 @@ def check(asked: Question, engine: Engine) -> SampleCheck:
             continue
         sample = f"{work.name}, {plan.ranks} ranks"
         if _chunked(work, plan):
+            _bare(network, plan)
             ours = fluid(network, operations, LevelRoutes(network)).time_ns
             sample += ", against flows of the same chunks"
         else:
-            ours = _total(
-                flows(network, bare).stages if engine == "flows" else stages(network, bare)
-            )
-        done = run(
-            graph(network), transfers(network, operations), seed=asked.seed, progress=asked.tick
-        )
-        return SampleCheck(sample, ours, done.time_ns)
+            ours = _ours(network, plan, engine)
+        return _by_packets(asked, network, operations, sample, ours)
     raise ModelError(f"{asked.work.name} has no part of {PACKETS_MAX} packets or fewer")
+
+
+def _exchanges(plan: Plan) -> bool:
+    """Returns whether a plan is exchanges in a row: its parts have phases, and no computation."""
+    return bool(plan.parts) and all(
+        part.plan is not None and part.plan.phases and part.network is not None and not part.ns
+        for part in plan.parts
+    )
 
 
 def _total(found: tuple[StageTime, ...]) -> float:
     return sum(stage.ns for stage in found)
+
+
+def _ours(network: Network, plan: Plan, engine: Engine) -> float:
+    """Returns the time of the network in *engine*; of exchanges, in flows, as `auto` has them."""
+    if plan.parts:
+        return sum(
+            part.times * _ours(part.network, part.plan, "flows")
+            for part in plan.parts
+            if part.plan is not None and part.network is not None
+        )
+    bare = _bare(network, plan)
+    return _total(flows(network, bare).stages if engine == "flows" else stages(network, bare))
+
+
+def _by_packets(
+    asked: Question,
+    network: Network,
+    operations: list[RankOperation],
+    sample: str,
+    ours_ns: float,
+) -> SampleCheck:
+    """Runs the sample; and, if the gap is large, without what packets have and flows do not."""
+    drawn = graph(network)
+
+    def packets(on: Graph, protocols: Mapping[str, PacketProtocol] | None = None) -> float:
+        work = transfers(network, operations)
+        return run(on, work, protocols=protocols, seed=asked.seed, progress=asked.tick).time_ns
+
+    found = SampleCheck(sample, ours_ns, packets(drawn))
+    if abs(found.gap) <= GAP:
+        return found
+    known = {kind.name: protocol_of(kind.profile) for kind in drawn.kinds}
+    in_turn = {
+        name: replace(each, spread="packet") if each.spread == "flow" else each
+        for name, each in known.items()
+    }
+    endless = {name: replace(each, xoff_bytes=ENDLESS // 2) for name, each in in_turn.items()}
+    kinds = [kind._replace(buffer_bytes=ENDLESS) for kind in drawn.kinds]
+    less = []
+    if in_turn != known:
+        less.append(("packets took paths in turn, not by a hash", packets(drawn, in_turn)))
+    if any(each.flow_control in ("credits", "pause") for each in known.values()):
+        less.append(("buffers were endless", packets(replace(drawn, kinds=kinds), endless)))
+    before, notes = found.packets_ns, []
+    for what, ns in less:
+        if abs(ns / before - 1) > NOTED:
+            notes.append(f"{ns / ours_ns - 1:+.1%} {'and' if notes else 'if'} {what}")
+            before = ns
+    return found._replace(note=", ".join(notes))
 
 
 def _chunked(work: Work, plan: Plan) -> bool:
@@ -86,8 +144,7 @@ def _of_operations(asked: Question) -> SampleCheck:
         for one in listed
     ]
     by_flows = fluid(network, part, LevelRoutes(network)).time_ns
-    done = run(graph(network), transfers(network, part), seed=asked.seed, progress=asked.tick)
-    return SampleCheck(f"the first {len(part)} operations", by_flows, done.time_ns)
+    return _by_packets(asked, network, part, f"the first {len(part)} operations", by_flows)
 
 
 def _bare(network: Network, plan: Plan) -> Plan:
@@ -114,6 +171,12 @@ def _bare(network: Network, plan: Plan) -> Plan:
 
 
 def _packets(network: Network, plan: Plan) -> float:
+    if plan.parts:
+        return sum(
+            _packets(part.network, part.plan)
+            for part in plan.parts
+            if part.plan is not None and part.network is not None
+        )
     return sum(_of_phase(network, phase, plan.ranks) for phase in plan.phases)
 
 
@@ -130,6 +193,9 @@ def _smaller(work: Work) -> Iterator[Work]:
         return
     while getattr(one, "messages", 1) > 1 and one.messages > one.in_flight:
         one = replace(one, messages=max(one.messages // 2, one.in_flight))
+        yield one
+    while getattr(one, "tokens", 1) > 1:
+        one = replace(one, tokens=one.tokens // 2)
         yield one
     while getattr(one, "bytes", 0) > BYTES_LEAST:
         one = replace(one, bytes=one.bytes // 2)
@@ -159,12 +225,17 @@ def _parts(asked: Question) -> Iterator[tuple[Work, Network, Plan]]:
     algorithm, _, protocol = asked.plan.algorithm.partition("/")
     if is_dataclass(asked.work) and algorithm and hasattr(base, "protocol"):
         base = replace(base, algorithm=algorithm, protocol=protocol)
-    for network in _fewer(asked.network):
-        for work in (base, *_smaller(base)):
-            try:
-                plan = work.plan(network)
-            except ModelError:
+    smaller = [base, *_smaller(base)]
+    # Of few bytes the latencies are checked: first parts with a good share of the bytes.
+    for works, ranks in ((smaller[: 1 + HALVINGS], RANKS_GOOD), (smaller, RANKS_LEAST)):
+        for network in _fewer(asked.network):
+            if network.endpoints < min(ranks, asked.network.endpoints):
                 break
-            if _packets(network, plan) <= PACKETS_MAX:
-                yield work, network, plan
-                break
+            for work in works:
+                try:
+                    plan = work.plan(network)
+                except ModelError:
+                    break
+                if _packets(network, plan) <= PACKETS_MAX:
+                    yield work, network, plan
+                    break
