@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nupa.model.answer.answer import StageTime
 from nupa.model.engine.message import message, one_way, serialisation_ns
-from nupa.model.engine.moves import Move, move_of
+from nupa.model.engine.moves import MeasuredMove, move_of
 from nupa.model.network.network import Network
 from nupa.model.network.path import Path
 from nupa.model.work.phase import ANSWERED
@@ -56,7 +56,7 @@ class Costs:
         return cost
 
 
-def _moved(move: Move, stages: tuple[StageTime, ...], answered: bool) -> MessageCost:
+def _moved(move: MeasuredMove, stages: tuple[StageTime, ...], answered: bool) -> MessageCost:
     """Returns the cost of a measured move: the data may arrive before the post returns."""
     return MessageCost(
         post=move.post,

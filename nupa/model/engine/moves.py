@@ -21,7 +21,7 @@ ROWS = {"write": "write", "send": "send", "read": "read", "atomic": "read", "flu
 POST, BACK, STREAM = "post", "back", "stream"
 
 
-class Move(NamedTuple):
+class MeasuredMove(NamedTuple):
     """One message, in ns.
 
     *post*: the program is busy.  *whole*: until the target sees the message, or the requester the
@@ -35,7 +35,7 @@ class Move(NamedTuple):
     stream: float
 
 
-def move_of(profile: Profile, operation: str, size_bytes: int) -> Move | None:
+def move_of(profile: Profile, operation: str, size_bytes: int) -> MeasuredMove | None:
     """Returns the measured move; None: the profile has none for that operation."""
     row = ROWS.get(operation)
     if TABLE not in profile.tables or row is None:
@@ -46,7 +46,7 @@ def move_of(profile: Profile, operation: str, size_bytes: int) -> Move | None:
         return None
     sizes = _sizes(table.columns)
     whole, post, back, stream = (between(sizes, table.rows[name], size_bytes) for name in names)
-    return Move(min(post, whole), whole, back, stream)
+    return MeasuredMove(min(post, whole), whole, back, stream)
 
 
 @lru_cache
