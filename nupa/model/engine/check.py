@@ -119,7 +119,8 @@ def _by_packets(
         less.append(("packets took paths in turn, not by a hash", packets(drawn, in_turn)))
     if any(each.flow_control in ("credits", "pause") for each in known.values()):
         less.append(("buffers were endless", packets(replace(drawn, kinds=kinds), endless)))
-    before, notes = found.packets_ns, []
+    before = found.packets_ns
+    notes: list[str] = []
     for what, ns in less:
         if abs(ns / before - 1) > NOTED:
             notes.append(f"{ns / ours_ns - 1:+.1%} {'and' if notes else 'if'} {what}")
