@@ -25,6 +25,7 @@ _KNOWN = {
 }
 _NVLS = "nvls"  # NCCL's name; of other fabrics, by the beginning of their names
 _NAMES = {"nvlink": _NVLS, "ualink": "ualink"}
+_NVLS_LEAST = 3  # GPUs of a node; NCCL, src/transport/nvls.cc: none with 2 or fewer
 _SIMPLE_ONLY = ("nvls", "nvls-tree", "collnet", "pat")
 _PLATEAU_BYTES = 64  # a channel and a rank; tuning.cc: "plateau effect of ring"
 _ARITY_NS = 400.0  # CollNet: a further rank of a node
@@ -131,7 +132,11 @@ class _Estimator:
             0
         ]
         heads = self.shape.local
-        if not efficiency or heads < 2 or "reduce_efficiency" not in self.shape.gpu.figures:
+        if (
+            not efficiency
+            or heads < _NVLS_LEAST
+            or "reduce_efficiency" not in self.shape.gpu.figures
+        ):
             return 0.0
         speeds = self.shape.table("estimate_speed").values(self.generation) if self.known else ()
         total = self.shape.port_rate(self.shape.node)

@@ -40,6 +40,12 @@ def test_nvls_is_taken_from_as_many_gpus_as_nccl_2_27_took_it(fabric: str, first
         assert taken(node(gpus, fabric), 8 * GIB) == expected, gpus
 
 
+def test_nodes_of_two_hoppers_take_rings_where_nodes_of_four_reduce_in_the_switch() -> None:
+    """Checks NCCL, src/transport/nvls.cc: no NVLS with 2 GPUs of a node, or fewer."""
+    assert taken(nodes(10, 2, "nvlink4", "ib-ndr"), 64 * MIB) == "ring/Simple"
+    assert taken(nodes(10, 4, "nvlink4", "ib-ndr"), 64 * MIB) == "nvls-tree/Simple"
+
+
 def test_ampere_has_no_nvls() -> None:
     assert taken(node(8, "nvlink3"), 8 * GIB) == "ring/Simple"
 
