@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from nupa.model.answer.answer import StageTime
 from nupa.model.engine.costs import Costs, MessageCost
@@ -37,6 +37,7 @@ class Timeline:
         self.arrived = array("d", bytes(8 * count))
         self._cause = array("q", [-1]) * count  # the operation that it waited for last
         self._lanes: dict[tuple[int, int], tuple[float, int]] = {}
+        self._queues: dict[tuple[int, int], list[int]] = {}  # operations that wait for their lane
         self._sends: dict[int, tuple[float, int]] = {}
         self._receives: dict[int, float] = {}
 
@@ -45,14 +46,37 @@ class Timeline:
     def run(self, tick: Callable[[int], None] = lambda _done: None) -> None:
         """Runs everything.  ModelError: operations wait for each other in a circle."""
         followers, waiting = self._followers()
-        ready: list[tuple[float, int]] = [(0.0, i) for i, n in enumerate(waiting) if not n]
+        # At one time by rank: the order of the file does not matter.
+        ranks = [step.rank for step in self.steps]
+        ready = [(0.0, ranks[i], i) for i, n in enumerate(waiting) if not n]
+        heapify(ready)
+        lanes: list[tuple[int, int]] = []  # -1 - i in *ready* wakes the queue of lanes[i]
         done = 0
         while ready:
-            at, index = heappop(ready)
-            again = self._run_one(at, index)
-            if again is not None:
-                heappush(ready, (again, index))
+            at, rank, index = heappop(ready)
+            lane = lanes[-1 - index] if index < 0 else (rank, self.steps[index].lane)
+            free, by = self._lanes.get(lane, (0.0, -1))
+            if free > at:
+                if index < 0:
+                    heappush(ready, (free, rank, index))
+                elif lane in self._queues:
+                    heappush(self._queues[lane], index)
+                else:
+                    self._queues[lane] = [index]
+                    lanes.append(lane)
+                    heappush(ready, (free, rank, -len(lanes)))
                 continue
+            if index < 0:
+                queue = self._queues[lane]
+                token, index = index, heappop(queue)
+                self._cause[index] = by
+                self._run_one(at, index)
+                if queue:
+                    heappush(ready, (max(at, self._lanes[lane][0]), rank, token))
+                else:
+                    del self._queues[lane]
+            else:
+                self._run_one(at, index)
             done += 1
             for follower in followers.get(index, ()):
                 known = self._known(index, self.steps[follower].rank)
@@ -61,7 +85,7 @@ class Timeline:
                     self._cause[follower] = index
                 waiting[follower] -= 1
                 if not waiting[follower]:
-                    heappush(ready, (self.start[follower], follower))
+                    heappush(ready, (self.start[follower], ranks[follower], follower))
             if done % _TICK_EVERY == 0:
                 tick(done)
         if done < len(self.steps):
@@ -89,21 +113,16 @@ class Timeline:
         """Returns when *rank* knew that an operation had ended."""
         return self.seen[index] if self.steps[index].rank == rank else self.arrived[index]
 
-    def _run_one(self, at: float, index: int) -> float | None:
-        """Runs one operation; or returns when its thread is free, to try again then."""
+    def _run_one(self, at: float, index: int) -> None:
+        """Runs one operation, whose lane is free."""
         step = self.steps[index]
         lane = (step.rank, step.lane)
-        free, by = self._lanes.get(lane, (0.0, -1))
-        if free > at:
-            self.start[index] = free
-            self._cause[index] = by
-            return free
         self.start[index] = at
         if step.peer == step.rank:
             self.seen[index] = self.arrived[index] = at + step.compute_ns
             if step.compute_ns:
                 self._lanes[lane] = (self.seen[index], index)
-            return None
+            return
         if step.peer < 0:
             raise ModelError(
                 f"{self.schedule.name}: operation {index} is reduced by a switch: "
@@ -112,7 +131,6 @@ class Timeline:
         cost = self._costs.of(step.rank, step.peer, step.operation, step.bytes)
         self._lanes[lane] = (at + cost.post, index)
         self._send(index, step, at, cost)
-        return None
 
     def _send(self, index: int, step: RankOperation, at: float, cost: MessageCost) -> None:
         source, target = (step.rank, step.peer)

@@ -39,7 +39,8 @@ def read(path: str) -> Schedule:
             found += messages.messages(flow, capture.skipped, capture.lost)
         found += messages.datagrams(datagrams, capture.skipped, capture.lost)
     except NupaError as error:
-        raise ModelError(f"{path}: {error}") from error
+        named = str(error).startswith(path)
+        raise ModelError(str(error) if named else f"{path}: {error}") from error
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror}") from error
     found = [request for request in found if request.flow.source != request.flow.destination]

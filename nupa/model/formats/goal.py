@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nupa.model.errors import ModelError
@@ -25,6 +25,8 @@ from nupa.model.work.schedule import OPERATIONS_MAX, Schedule
 
 RANKS_MAX = 1 << 20
 _NUMBER_MAX = 1 << 63
+_DIGITS_MAX = 19  # of numbers below that
+_PASSED_MAX = 4_000_000
 _ANY = -1
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _WORDS = {
@@ -69,6 +71,34 @@ def read(text: str, name: str) -> Schedule:
     return _Reader(name).read(text)
 
 
+class _Sends:
+    """Sends that have no receive yet, by target, source and tag; the first of each comes first."""
+
+    def __init__(self) -> None:
+        self._left: dict[int, dict[int, dict[int, deque[int]]]] = {}
+
+    def add(self, index: int, item: _Item) -> None:
+        sources = self._left.setdefault(item.peer, {})
+        sources.setdefault(item.rank, {}).setdefault(item.tag, deque()).append(index)
+
+    def take(self, receive: _Item) -> int | None:
+        """Returns and removes the send for a receive: of the lowest source, if of any."""
+        sources = self._left.get(receive.rank, {})
+        for source in sorted(sources) if receive.peer == _ANY else (receive.peer,):
+            tags = sources.get(source, {})
+            tag = receive.tag
+            if tag == _ANY and tags:
+                tag = min(tags, key=lambda each: tags[each][0])
+            if tag in tags:
+                index = tags[tag].popleft()
+                if not tags[tag]:
+                    del tags[tag]
+                if not tags:
+                    del sources[source]
+                return index
+        return None
+
+
 class _Reader:
     def __init__(self, name: str) -> None:
         self._name = name
@@ -78,6 +108,7 @@ class _Reader:
         self._labels: dict[str, int] = {}
         self._needs: list[tuple[int, str, str, bool]] = []
         self._seen: set[int] = set()
+        self._passed = 0  # operations in chains of `irequires`
 
     def _error(self, line: int, what: str) -> ModelError:
         return ModelError(f"{self._name}: line {line}: {what}")
@@ -164,61 +195,66 @@ class _Reader:
         self._rank = -1
 
     def _number(self, line: int, text: str, most: int) -> int:
-        number = int(text)
-        if number >= most:
-            raise self._error(line, f"{text} is too large: less than {most} is read")
-        return number
+        if len(text) > _DIGITS_MAX or int(text) >= most:
+            raise self._error(line, f"{text[:40]} is too large: less than {most} is read")
+        return int(text)
 
     def _match(self) -> None:
         """Makes each receive wait for the first send that fits and has no receive yet."""
-        sends: dict[tuple[int, int], deque[int]] = {}
+        sends = _Sends()
         for index, item in enumerate(self._items):
             if item.kind == "send":
-                sends.setdefault((item.rank, item.peer), deque()).append(index)
+                sends.add(index, item)
         for item in self._items:
-            if item.kind != "recv":
-                continue
-            sources = range(self._ranks) if item.peer == _ANY else (item.peer,)
-            for source in sources:
-                sender = self._fitting(sends.get((source, item.rank), deque()), item.tag)
-                if sender is not None:
-                    item.after.append(sender)
-                    break
-            else:
-                raise self._error(
-                    item.line,
-                    f"rank {item.rank} receives from {item.peer} with tag {item.tag}: no send is "
-                    "left for it",
-                )
-
-    def _fitting(self, sends: deque[int], tag: int) -> int | None:
-        for place, index in enumerate(sends):
-            if tag in (_ANY, self._items[index].tag):
-                del sends[place]
-                return index
-        return None
+            if item.kind == "recv":
+                sender = sends.take(item)
+                if sender is None:
+                    raise self._error(
+                        item.line,
+                        f"rank {item.rank} receives from {item.peer} with tag {item.tag}: no send "
+                        "is left for it",
+                    )
+                item.after.append(sender)
 
     def _operations(self) -> list[RankOperation]:
-        return [self._operation(index, item) for index, item in enumerate(self._items)]
+        begun: list[tuple[int, ...]] = []
+        for index, item in enumerate(self._items):
+            begun.append(self._begun(index, item, begun))
+        return [
+            self._operation(item, after) for item, after in zip(self._items, begun, strict=True)
+        ]
 
-    def _operation(self, index: int, item: _Item) -> RankOperation:
-        """Waiting for a start is waiting for what that one waits for."""
+    def _begun(
+        self, index: int, item: _Item, earlier: Sequence[tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        """Returns what an operation waits for: for a start, what that one waits for.
+
+        *earlier* has that of the operations before.
+        """
         after = dict.fromkeys(item.after)
-        begun = list(item.starts)
-        seen = {index, *begun}
-        while begun:
-            other = self._items[begun.pop()]
-            after |= dict.fromkeys(other.after)
-            begun += [start for start in other.starts if start not in seen]
-            seen.update(other.starts)
+        left, seen = list(item.starts), {index, *item.starts}
+        while left:
+            start = left.pop()
+            if start < index:
+                after |= dict.fromkeys(earlier[start])
+                self._passed += len(earlier[start])
+            else:
+                other = self._items[start]
+                after |= dict.fromkeys(other.after)
+                left += [each for each in other.starts if each not in seen]
+                seen.update(other.starts)
+            self._passed += 1
+            if self._passed > _PASSED_MAX:
+                raise self._error(item.line, "the chains of `irequires` are too long")
+        return tuple(after)
+
+    def _operation(self, item: _Item, after: tuple[int, ...]) -> RankOperation:
         if item.kind == "send" and item.peer != item.rank:
-            return RankOperation(
-                item.rank, item.peer, item.size, "send", tuple(after), 0, item.lane
-            )
+            return RankOperation(item.rank, item.peer, item.size, "send", after, 0, item.lane)
         size = item.size if item.kind == "recv" else 0
         time_ns = item.size if item.kind == "calc" else 0
         name = {"calc": "compute", "recv": "receive", "send": "receive"}[item.kind]
-        return RankOperation(item.rank, item.rank, size, name, tuple(after), time_ns, item.lane)
+        return RankOperation(item.rank, item.rank, size, name, after, time_ns, item.lane)
 
 
 # --- writing ---------------------------------------------------------------------------

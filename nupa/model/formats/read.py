@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nupa.model.bounded import read_text
 from nupa.model.errors import ModelError
 from nupa.model.formats import chakra, goal
 from nupa.model.profile.profile import load
@@ -13,7 +14,7 @@ from nupa.model.recording.recording import read as read_recording
 from nupa.model.work.recording import schedule_of
 from nupa.model.work.schedule import Schedule
 
-TEXT_BYTES_MAX = 1 << 30
+TEXT_BYTES_MAX = 256 << 20
 _CAPTURES = (".pcapng", ".pcap")
 
 
@@ -30,7 +31,7 @@ def read(path: str) -> Schedule:
 
         return capture.read(path)
     if place.suffix == ".goal":
-        return goal.read(_text(place), place.name)
+        return goal.read(read_text(place, TEXT_BYTES_MAX), place.name)
     if place.suffix == ".et" or Path(f"{path}.0.et").exists():
         return chakra.read(path)
     raise ModelError(
@@ -47,14 +48,3 @@ def _recording(path: str) -> Schedule:
     except ModelError:
         return schedule  # not calibrated: what its program needs to see a write counts as its own
     return schedule_of(recording, here.get("polled", here.get("completion")))
-
-
-def _text(place: Path) -> str:
-    try:
-        if place.stat().st_size > TEXT_BYTES_MAX:
-            raise ModelError(f"{place}: a schedule has at most {TEXT_BYTES_MAX} bytes")
-        return place.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ModelError(f"{place}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ModelError(f"{place}: offset {error.start}: no text in UTF-8") from error

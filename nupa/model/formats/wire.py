@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from math import isfinite
 from typing import NamedTuple
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -33,11 +34,18 @@ class WireField(NamedTuple):
         return self.value >> 1 ^ -(self.value & 1)
 
     def double(self) -> float:
-        found: float = struct.unpack("<d", struct.pack("<Q", self.value))[0]
-        return found
+        return self._real(FIXED64, "<d")
 
     def float32(self) -> float:
-        found: float = struct.unpack("<f", struct.pack("<I", self.value))[0]
+        return self._real(FIXED32, "<f")
+
+    def _real(self, kind: int, layout: str) -> float:
+        """Returns the value of a field of that type.  WireError: it is another, or not finite."""
+        if self.type != kind:
+            raise WireError(f"field {self.number} has type {self.type}: a number of type {kind}")
+        found: float = struct.unpack(layout, self.value.to_bytes(_WIDTHS[kind], "little"))[0]
+        if not isfinite(found):
+            raise WireError(f"field {self.number} is {found}: a finite number is needed")
         return found
 
     def text(self) -> str:

@@ -27,6 +27,7 @@ from nupa.topology.toml_table import Table
 from nupa.topology.topology import TopologyError
 
 GROUPS_MAX = 1 << 24
+_REAL_MAX = 1e9
 
 
 def network(table: Table, source: str, name: str) -> Network:
@@ -44,8 +45,9 @@ def network(table: Table, source: str, name: str) -> Network:
 
 def _real(table: Table, key: str, default: float) -> float:
     value = table.any(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ModelError(f"{table.title}: `{key}` is {value!r}, not a number")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= _REAL_MAX:
+        raise ModelError(f"{table.title}: `{key}` is {value!r}, not a number from 0 to 1e9")
     return float(value)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nupa.base.quantity import say_bytes
+from nupa.model.bounded import read_bytes
 from nupa.model.errors import ModelError
 from nupa.model.profile.figure import Case, Figure, read_figure
 from nupa.model.profile.kinds import KINDS
@@ -149,11 +150,11 @@ def _load(name: str, through: tuple[str, ...]) -> Profile:
         circle = " -> ".join((*through[through.index(name) :], name))
         raise ModelError(f"{through[-1]}: the bases are a circle: {circle}; remove one `base`")
     if name.endswith(".toml"):
-        return parse(_read(Path(name)), name, through)
+        return parse(read_bytes(Path(name), FILE_BYTES_MAX), name, through)
     known = dict(_files())
     own = own_folder() / f"{name}.toml"
     if name not in known and "/" not in name and own.is_file():
-        return parse(_read(own), str(own), through)
+        return parse(read_bytes(own, FILE_BYTES_MAX), str(own), through)
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
         raise ModelError(
@@ -163,17 +164,6 @@ def _load(name: str, through: tuple[str, ...]) -> Profile:
             + " `nupa model profiles` lists them; a path that ends with .toml is read"
         )
     return parse(known[name].read_bytes(), name, through)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from error
-    if len(data) > FILE_BYTES_MAX:
-        raise ModelError(f"{path}: longer than {FILE_BYTES_MAX} bytes: a profile has fewer")
-    return data
 
 
 def parse(data: bytes, source: str, through: tuple[str, ...] = ()) -> Profile:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from nupa.base.errors import LocalError
 from nupa.base.quantity import byte_count
+from nupa.model.bounded import read_bytes
 from nupa.model.errors import ModelError
 from nupa.model.work import file
 from nupa.model.work.collective import Collective
@@ -241,15 +242,7 @@ def _file(name: str, defaults: Options) -> Work:
 
 def read_table(name: str) -> dict[str, Any]:
     """Reads a file of TOML.  ModelError: it cannot be read, is too long, or is no TOML."""
-    try:
-        with Path(name).open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ModelError(f"{name}: {error.strerror}") from error
-    except ValueError as error:  # a NUL byte
-        raise ModelError(f"{name!r}: no file has that name: {error}") from error
-    if len(data) > FILE_BYTES_MAX:
-        raise ModelError(f"{name}: longer than {FILE_BYTES_MAX} bytes: such a file has fewer")
+    data = read_bytes(Path(name), FILE_BYTES_MAX)
     try:
         return tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:

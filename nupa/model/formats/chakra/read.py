@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from nupa.model.bounded import read_bytes
 from nupa.model.errors import ModelError
 from nupa.model.formats.chakra.node import (
     COLL,
@@ -23,7 +25,7 @@ from nupa.model.work.expand import expand
 from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import OPERATIONS_MAX, Schedule
 
-FILE_BYTES_MAX = 1 << 30
+FILE_BYTES_MAX = 256 << 20
 _SUFFIX = re.compile(r"(.*)\.(\d+)\.et")
 _TYPES = {METADATA, MEM_LOAD, MEM_STORE, COMP, SEND, RECV, COLL}
 _COLLECTIVES = (
@@ -61,12 +63,8 @@ def read(path: str) -> Schedule:
         )
     traces = []
     for _, each in paths:
-        try:
-            if each.stat().st_size > FILE_BYTES_MAX:
-                raise ModelError(f"{each}: a trace has at most {FILE_BYTES_MAX} bytes")
-            traces.append(list(nodes(each.read_bytes(), str(each))))
-        except OSError as error:
-            raise ModelError(f"{each}: {error.strerror}") from error
+        data = read_bytes(each, FILE_BYTES_MAX)
+        traces.append(list(nodes(data, str(each))))
     return _TraceAssembly(Path(stem).name, [str(each) for _, each in paths], traces).schedule()
 
 
@@ -84,7 +82,7 @@ class _TraceAssembly:
         self._notes: dict[str, int] = {}
 
     def schedule(self) -> Schedule:
-        sends: dict[tuple[int, int, int], list[int]] = {}
+        sends: dict[tuple[int, int, int], deque[int]] = {}
         receives: list[tuple[int, int, TraceNode]] = []
         collectives: list[list[TraceNode]] = []
         for rank, trace in enumerate(self._traces):
@@ -123,7 +121,7 @@ class _TraceAssembly:
         self,
         rank: int,
         node: TraceNode,
-        sends: dict[tuple[int, int, int], list[int]],
+        sends: dict[tuple[int, int, int], deque[int]],
         receives: list[tuple[int, int, TraceNode]],
         collectives: list[TraceNode],
     ) -> None:
@@ -141,7 +139,7 @@ class _TraceAssembly:
             name = node.attributes.get("verb", "send")
             if peer == rank:
                 raise self._error(rank, node, "sends to its own rank")
-            sends.setdefault((rank, peer, node.number("comm_tag")), []).append(index)
+            sends.setdefault((rank, peer, node.number("comm_tag")), deque()).append(index)
             size_bytes = self._size(rank, node)
             self._steps.append(RankOperation(rank, peer, size_bytes, str(name), (), 0, lane))
             return
@@ -156,6 +154,8 @@ class _TraceAssembly:
             note = "accesses to memory have no duration, and take no time"
             self._notes[note] = self._notes.get(note, 0) + 1
         time_ns = node.duration_ns if node.type in (COMP, MEM_LOAD, MEM_STORE) else 0
+        if time_ns < 0:
+            raise self._error(rank, node, f"takes {time_ns} ns")
         self._steps.append(RankOperation(rank, rank, 0, operation, (), time_ns, lane))
 
     def _wait(self) -> None:
@@ -170,10 +170,10 @@ class _TraceAssembly:
                 self._steps[index] = self._steps[index]._replace(after=tuple(after))
 
     def _receive(
-        self, index: int, rank: int, node: TraceNode, sends: dict[tuple[int, int, int], list[int]]
+        self, index: int, rank: int, node: TraceNode, sends: dict[tuple[int, int, int], deque[int]]
     ) -> None:
         source = self._peer(rank, node, "comm_src")
-        left = sends.get((source, rank, node.number("comm_tag")), [])
+        left = sends.get((source, rank, node.number("comm_tag")), deque())
         if not left:
             raise self._error(
                 rank,
@@ -181,7 +181,7 @@ class _TraceAssembly:
                 f"receives from rank {source} with tag {node.number('comm_tag')}: no send is left",
             )
         step = self._steps[index]
-        self._steps[index] = step._replace(after=(*step.after, left.pop(0)))
+        self._steps[index] = step._replace(after=(*step.after, left.popleft()))
 
     # --- collectives -------------------------------------------------------------------
 
@@ -233,6 +233,8 @@ class _TraceAssembly:
             size_bytes,
             [(member[2],) for member in members],
         )
+        if len(self._steps) > OPERATIONS_MAX:
+            raise self._error(rank, node, f"more than {OPERATIONS_MAX} operations of collectives")
         for (other, its, _), after in zip(members, ends, strict=True):
             (index,) = self._ends[other][its.id]
             self._steps[index] = self._steps[index]._replace(after=after)

@@ -12,12 +12,15 @@ from typing import Any
 
 from nupa.model.errors import ModelError
 from nupa.model.network.bare import bare, cable
-from nupa.model.network.graph import NODES_MAX, Graph, LinkKind
+from nupa.model.network.graph import Graph, LinkKind
 from nupa.model.network.network import Network, NetworkLevel
 
 _KINDS = ("Ring", "FullyConnected", "Switch")
 _KEYS = ("topology", "npus_count", "bandwidth", "latency")
 _DIMENSIONS_MAX = 16
+FILE_BYTES_MAX = 1 << 18
+NPUS_MAX = 1 << 18
+LINKS_MAX = 1 << 22
 
 
 def _document(data: bytes, source: str) -> dict[str, Any]:
@@ -25,7 +28,15 @@ def _document(data: bytes, source: str) -> dict[str, Any]:
         import yaml
     except ImportError:
         raise ModelError(f"{source}: YAML files need PyYAML: `pip install pyyaml`") from None
+
+    if len(data) > FILE_BYTES_MAX:
+        raise ModelError(f"{source}: longer than {FILE_BYTES_MAX} bytes: such a file has fewer")
     try:
+        for event in yaml.parse(data, yaml.SafeLoader):
+            # A few lines of aliases stand for more than any memory holds.
+            if isinstance(event, yaml.AliasEvent):
+                line = event.start_mark.line + 1
+                raise ModelError(f"{source}:{line}: an alias: these files need none")
         found = yaml.safe_load(data)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -74,8 +85,13 @@ def parse(data: bytes, source: str, name: str) -> Network:
     for index, size in enumerate(sizes):
         if not size.is_integer():
             raise ModelError(f"{source}: npus_count[{index}] is {size:g}: a whole number is needed")
-    if prod(sizes) > NODES_MAX // 4:
-        raise ModelError(f"{source}: npus_count: {prod(sizes):g} NPUs: at most {NODES_MAX // 4}")
+    npus = prod(sizes)
+    if npus > NPUS_MAX:
+        raise ModelError(f"{source}: npus_count: {npus:g} NPUs: at most {NPUS_MAX}")
+    dense = [size for kind, size in zip(topology, sizes, strict=True) if kind == "FullyConnected"]
+    links = npus * sum(size - 1 for size in dense) / 2
+    if links > LINKS_MAX:
+        raise ModelError(f"{source}: {links:g} links of FullyConnected: at most {LINKS_MAX}")
     rates = [rate * 1e9 for rate in _numbers(table, "bandwidth", source, count, 1e-9)]
     latencies = _numbers(table, "latency", source, count, 0)
     groups = [int(size) for size in sizes]

@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from nupa.model.bounded import read_bytes
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
 from nupa.model.network.readers import astra_sim, hpcc, htsim, nccl
-from nupa.model.network.readers.lines import read_bytes
+
+FILE_BYTES_MAX = 64 << 20
 
 Reader = Callable[[bytes, str, str], Network]
 
@@ -29,7 +31,7 @@ def read(path: Path, ranks: int = 0) -> Network:
 
     *ranks*: NCCL's XML describes one server; this is for how many GPUs there are servers.
     """
-    data = read_bytes(path)
+    data = read_bytes(path, FILE_BYTES_MAX)
     if path.suffix == ".xml":
         return nccl.parse(data, str(path), path.stem, ranks)
     reader = READERS.get(path.suffix)

@@ -58,6 +58,8 @@ class _Head:
         at = 3 if simai else 1
         self.switches = line.whole(at, "switches", 0, self.nodes) + self.nv_switches
         self.links = line.whole(at + 1, "links", 1, LINKS_MAX // 2)
+        if self.nodes > self.links + 1:
+            line.fail(f"{self.links} links do not join {self.nodes} nodes")
         if self.switches >= self.nodes:
             line.fail(f"{self.switches} of {self.nodes} nodes are switches: no endpoint is left")
 
@@ -71,7 +73,10 @@ def _next(reader: Iterator[TextLine], source: str, wanted: str) -> TextLine:
 def parse(data: bytes, source: str, name: str) -> Network:
     """Returns the network, with its graph.  ModelError names file, line and field."""
     reader = lines(data, source)
-    head = _Head(_next(reader, source, "the line `nodes switches links`"))
+    first = _next(reader, source, "the line `nodes switches links`")
+    head = _Head(first)
+    if head.links > data.count(b"\n"):
+        first.fail(f"{head.links} links: the file has fewer lines")
     order: list[int] = []
     while len(order) < head.switches:
         line = _next(reader, source, f"switch {len(order) + 1} of {head.switches}")

@@ -1,28 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Text files of others: bounded, read line by line; errors name file, line and field."""
+"""Text files of others, read line by line; errors name file, line and field."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 
 from nupa.model.errors import ModelError
 
-FILE_BYTES_MAX = 64 << 20
 _SHOWN = 40
-
-
-def read_bytes(path: Path, limit_bytes: int = FILE_BYTES_MAX) -> bytes:
-    """Reads a file.  ModelError: it is unreadable, or longer than the limit."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(limit_bytes + 1)
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from error
-    if len(data) > limit_bytes:
-        raise ModelError(f"{path}: the file has more than {limit_bytes} bytes")
-    return data
+_DIGITS_MAX = 18
 
 
 class TextLine:
@@ -44,10 +31,10 @@ class TextLine:
     def whole(self, index: int, field: str, low: int, high: int) -> int:
         """Returns a whole number.  ModelError: it is none, or outside *low* to *high*."""
         word = self.word(index, field)
-        if not word.isascii() or not word.isdigit() or len(word) > 18:
+        if not word.isascii() or not word.isdigit():
             self.fail(f"{field} is {word[:_SHOWN]!r}: a whole number is needed")
-        if not low <= int(word) <= high:
-            self.fail(f"{field} is {int(word)}: {low} to {high} is possible")
+        if len(word) > _DIGITS_MAX or not low <= int(word) <= high:
+            self.fail(f"{field} is {word[:_SHOWN]}: {low} to {high} is possible")
         return int(word)
 
     def real(self, word: str, field: str, low: float, high: float) -> float:

@@ -18,6 +18,7 @@ from nupa.model.network.readers.xml import parse as parse_xml
 from nupa.model.profile.profile import Profile, load
 
 GPUS_MAX = 1024
+CPUS_MAX = 1024
 #: Compute capability -> generation of NVLink, links of a GPU, GB/s of a link and direction.
 _NVLINK = {60: (1, 4, 20.0), 70: (2, 6, 25.0), 80: (3, 12, 25.0), 90: (4, 18, 25.0),
            100: (5, 18, 50.0)}  # fmt: skip
@@ -49,6 +50,9 @@ def parse(data: bytes, source: str, name: str, ranks: int = 0) -> Network:
     server = _Server(root, list(root.all("gpu")), list(root.all("net")))
     if not 1 <= len(server.gpus) <= GPUS_MAX:
         root.fail(f"{len(server.gpus)} elements <gpu>: 1 to {GPUS_MAX} are possible")
+    cpus = sum(1 for _ in root.all("cpu"))
+    if cpus > CPUS_MAX:
+        root.fail(f"{cpus} elements <cpu>: {CPUS_MAX} are possible at most")
     for pci in root.all("pci"):
         for child in pci.children:
             if child.tag == "gpu":

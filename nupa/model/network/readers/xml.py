@@ -14,7 +14,7 @@ DEPTH_MAX = 64
 ELEMENTS_MAX = 100_000
 
 
-@dataclass
+@dataclass(eq=False)
 class Element:
     """An element: its attributes, its children, and the line that it begins in."""
 

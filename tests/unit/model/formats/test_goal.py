@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nupa.model.engine.replay import network_for, replay
@@ -153,6 +153,7 @@ def chains(ranks: int, numbers: list[tuple[int, int, int]]) -> Schedule:
         st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 1 << 20)), min_size=1
     ),
 )
+@example(5, [(3, 3, 0), (7, 0, 0), (0, 1, 0)])  # two sends to one target, at one time
 def test_a_schedule_takes_the_same_time_after_a_round_trip(
     ranks: int, numbers: list[tuple[int, int, int]]
 ) -> None:
