@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """`python -m benchmarks.model.replays`: programs recorded here, and replayed on `here`.
 
-Calibrates each mover, then runs each program by turns unrecorded and recorded, and prints the
-median of latencies, the least of means, and the mean error of each group beside the bar.  It needs a quiet machine.  The profiles of
-the user are neither read nor written.
+Calibrates each mover, then runs each program by turns unrecorded and recorded.  Prints the median
+of latencies, the least of means, and the mean error of each group beside the bar.  It needs a quiet
+machine.  The profiles of the user are neither read nor written.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ struct nupa_recorder {
 	uint64_t clock_ticks;   /* the next CLOCK record is due */
 	uint64_t clock_every_ticks;
 	uint32_t calls; /* that posted */
+	uint32_t vain_polls; /* since WAIT */
 	uint8_t mover;  /* the last one seen, enum nupa_mover */
 	bool polls;     /* completions are made by the threads that poll for them */
 	int fd;
@@ -311,15 +312,18 @@ void nupa_record_made(const struct nupa_recorder *recorder, struct nupa_cqe *cqe
 void nupa_record_taken(struct nupa_recorder *recorder, const struct nupa_cq *cq, uint64_t first)
 {
 	uint64_t now_ticks;
-	uint8_t same_call = 0;
+	uint8_t same_call = 0, polls = 0;
 
 	if (unlikely(!recorder))
 		return; /* other threads still run while the process exits */
 	/* R6 */
-	if (thread_waits)
+	if (thread_waits) {
 		recorder->last_ticks = nupa_record_ticks();
-	else
+		polls = (uint8_t)(recorder->vain_polls < UINT8_MAX ? recorder->vain_polls
+								   : UINT8_MAX);
+	} else {
 		same_call = NUPA_RECORD_AT_ONCE;
+	}
 	now_ticks = recorder->last_ticks;
 	thread_waits = false;
 	for (uint64_t index = first; index != cq->head; index++) {
@@ -336,6 +340,7 @@ void nupa_record_taken(struct nupa_recorder *recorder, const struct nupa_cq *cq,
 		record->bytes = cqe->byte_len;
 		record->opcode = cqe->opcode;
 		record->status = cqe->status;
+		record->polls = polls;
 		record->flags =
 		    same_call | (cqe->record_ticks & MADE_IN_POST ? NUPA_RECORD_MADE_IN_POST : 0);
 		same_call |= NUPA_RECORD_SAME_CALL;
@@ -348,9 +353,11 @@ void nupa_record_wait(struct nupa_recorder *recorder, bool polls)
 	struct nupa_record *record;
 
 	recorder->polls = polls;
+	recorder->vain_polls++;
 	if (thread_waits)
 		return;
 	thread_waits = true;
+	recorder->vain_polls = 0;
 	record = begin(recorder, nupa_record_ticks());
 	if (record)
 		finish(recorder, record, NUPA_RECORD_WAIT);

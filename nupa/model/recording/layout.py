@@ -18,6 +18,7 @@ HEADER = struct.Struct("=8s6I4Q4I64s64sQII")
 RECORD = struct.Struct("=QIIIIHBBBBBB")
 TOOK_MAX = (1 << 32) - 1
 TICKS_MAX = 1 << 62
+POLLS_MAX = 255  # or more
 
 
 class CallKind(IntEnum):
@@ -77,7 +78,7 @@ class CallRecord(NamedTuple):
     status: int
     flags: int
     mover: int
-    pad: int
+    polls: int
     kind: int
 
 

@@ -45,6 +45,7 @@ class Call(NamedTuple):
     flags: int
     mover: str
     cost_ns: float
+    polls: int = 0  #: COMPLETION: those in vain since the WAIT before it
 
 
 @dataclass
@@ -222,4 +223,5 @@ def _call(record: CallRecord, clock: _Clock, costs: _Costs) -> Call:
         record.flags,
         MOVERS[record.mover] if kind == CallKind.POST else "",
         _cost(record, clock, costs),
+        record.polls,
     )

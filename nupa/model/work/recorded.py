@@ -7,11 +7,13 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from statistics import median
 from typing import NamedTuple
 
 from nupa.model.errors import ModelError
 from nupa.model.recording.layout import (
     GRH_BYTES,
+    POLLS_MAX,
     QPT_UD,
     RECEIVED,
     TAKES_RECEIVE,
@@ -108,6 +110,7 @@ class CallReader:
         self.sends: dict[tuple[int, int], list[PostedMessage]] = {}
         self.messages: list[PostedMessage] = []
         self.landings: dict[int, list[tuple[float, PostedMessage]]] = {}
+        self._late_ns = [_late_ns(process) for process in self.processes]
 
     def note(self, what: str) -> None:
         self.notes[what] = self.notes.get(what, 0) + 1
@@ -194,7 +197,7 @@ class CallReader:
                     took.extend(self._received(each, received))
                 else:
                     took.extend(ended(queues, each))
-            _add_step(thread, group[0], posted, took)
+            _add_step(thread, group[0], posted, took, self._late_ns[rank])
         return list(threads.values())
 
     def _received(self, call: Call, counts: dict[tuple[int, int], int]) -> Iterator[PostedMessage]:
@@ -232,8 +235,29 @@ def ended(queues: dict[int, _Queue], call: Call) -> Iterator[PostedMessage]:
             return
 
 
+def _late_ns(process: RecordedProcess) -> float:
+    """Returns how long a completion lies there until it is polled: half of a thread's round.
+
+    A program polls between other things; the round is computation of its own.
+    """
+    waits: dict[int, float] = {}
+    rounds = []
+    for call in process.calls:
+        if call.kind == CallKind.WAIT:
+            waits[call.thread] = call.at_ns
+        elif call.kind == CallKind.COMPLETION and 0 < call.polls < POLLS_MAX:
+            since = waits.pop(call.thread, None)
+            if since is not None:
+                rounds.append((call.at_ns - since) / call.polls)
+    return median(rounds) / 2 if rounds else 0.0
+
+
 def _add_step(
-    thread: Thread, call: Call, posted: list[PostedMessage], took: list[PostedMessage]
+    thread: Thread,
+    call: Call,
+    posted: list[PostedMessage],
+    took: list[PostedMessage],
+    late_ns: float,
 ) -> None:
     waited = thread.wait_ns if call.kind == CallKind.COMPLETION else None
     until = call.at_ns if waited is None else waited
@@ -247,4 +271,6 @@ def _add_step(
     )
     end = call.at_ns + (call.took_ns if call.kind == CallKind.POST else 0.0)
     thread.cursor_ns = max(thread.cursor_ns, end) + call.cost_ns
+    if waited is not None and call.polls:
+        thread.cursor_ns -= min(late_ns, call.at_ns - waited)
     thread.wait_ns = None

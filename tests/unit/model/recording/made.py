@@ -82,12 +82,12 @@ class Made:
         status: int = 0,
         flags: int = 0,
         mover: int = 3,
+        polls: int = 0,
         qpn: int | None = None,
     ) -> Made:
         number = self.qpn if qpn is None else qpn
-        self.data += RECORD.pack(
-            START + at, took, number, peer, size, self.thread, opcode, status, flags, mover, 0, kind
-        )
+        fields = (number, peer, size, self.thread, opcode, status, flags, mover, polls, kind)
+        self.data += RECORD.pack(START + at, took, *fields)
         return self
 
     def post(

@@ -57,6 +57,17 @@ def test_a_wait_for_ones_own_completion_is_no_computation(tmp_path: Path) -> Non
     assert computation(from_folder(str(tmp_path)), 0) == 50
 
 
+def test_a_program_that_polls_seldom_finds_a_completion_half_a_round_late(tmp_path: Path) -> None:
+    made = Made(0, 5, 6)
+    for begin in (0, 1000, 2000):
+        made.post(begin + 100, 50, 8).put(CallKind.WAIT, begin + 170)
+        made.done(begin + 570, 10, polls=4)  # each 100 ns
+    made.post(2600, 50, 8).write(tmp_path)
+    Made(1, 6, 5).done(9000, opcode=RECV).write(tmp_path)
+    # Three times 20 ns until it waited; 530 ns twice and 30 ns after; half of 100 ns each time.
+    assert computation(from_folder(str(tmp_path)), 0) == 3 * 20 + 2 * 530 + 30 + 3 * 50
+
+
 def test_a_recording_without_a_post_is_refused(tmp_path: Path) -> None:
     Made(0, 5, 6).done(9000, opcode=RECV).write(tmp_path)
     with pytest.raises(ModelError, match="no process of the recording posted a request"):
