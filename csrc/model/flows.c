@@ -3,6 +3,7 @@
 #include "model/flows.h"
 #include "model/sharing.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum event_kind { FLOW_STARTS, FLOW_COMPLETES };
@@ -291,6 +292,63 @@ static bool run_round(struct run *run)
 	return true;
 }
 
+static bool rises(const uint32_t *start, uint32_t count)
+{
+	bool sound = start[0] == 0;
+
+	for (uint32_t it = 0; it < count; it++)
+		sound &= start[it] <= start[it + 1];
+	return sound;
+}
+
+static bool below(const uint32_t *index, uint32_t count, uint32_t most)
+{
+	bool sound = true;
+
+	for (uint32_t it = 0; it < count; it++)
+		sound &= index[it] < most;
+	return sound;
+}
+
+static bool amounts(const double *amount, uint32_t count)
+{
+	bool sound = true;
+
+	for (uint32_t it = 0; it < count; it++)
+		sound &= amount[it] >= 0 && amount[it] < INFINITY;
+	return sound;
+}
+
+/* Divisors; a limit may be infinite. */
+static bool rates(const double *rate, uint32_t count)
+{
+	bool sound = true;
+
+	for (uint32_t it = 0; it < count; it++)
+		sound &= rate[it] > 0;
+	return sound;
+}
+
+static bool work_check(const struct nupa_model_flow_work *work)
+{
+	const uint32_t count = work->operations, classes = work->classes;
+
+	if (count == FLOW_NONE || !rises(work->after_start, count) ||
+	    !rises(work->use_start, classes))
+		return false;
+	for (uint32_t it = 0; it < count; it++)
+		if (work->class_of[it] != FLOW_NONE &&
+		    (work->class_of[it] >= classes || work->connection[it] >= work->connections))
+			return false;
+	return below(work->after, work->after_start[count], count) &&
+	       below(work->use, work->use_start[classes], work->resources) &&
+	       below(work->lane, count, work->lanes) && amounts(work->bytes, count) &&
+	       amounts(work->before_ns, count) && amounts(work->after_ns, count) &&
+	       amounts(work->busy_ns, count) && rates(work->limit, classes) &&
+	       rates(work->part, work->use_start[classes]) &&
+	       rates(work->capacity, work->resources);
+}
+
 int64_t nupa_model_flows_run(const struct nupa_model_flow_work *work,
 			     struct nupa_model_flow_result *result)
 {
@@ -298,6 +356,8 @@ int64_t nupa_model_flows_run(const struct nupa_model_flow_work *work,
 	int64_t left = -1;
 
 	result->events = 0;
+	if (!work_check(work))
+		return -2;
 	if (run_init(&run)) {
 		for (uint32_t at = 0; at < work->operations; at++)
 			if (!run.waits[at])

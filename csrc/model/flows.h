@@ -45,7 +45,9 @@ struct nupa_model_flow_result {
 	uint64_t events;
 };
 
-/* The number of operations that never complete, whose end is -1; or -1: no memory. */
+/* The number of operations that never complete, whose end is -1; or -1: no memory; -2: an index
+ * beyond its array, starts that fall, or a number that is none, is negative, or 0 where it divides.
+ */
 int64_t nupa_model_flows_run(const struct nupa_model_flow_work *work,
 			     struct nupa_model_flow_result *result);
 /* cffi: end */

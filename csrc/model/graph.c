@@ -44,8 +44,9 @@ static bool protocol_check(const struct nupa_model_protocol *protocol, uint32_t 
 		wrong = "a control packet has 1 to 65535 bytes";
 	else if (!paths || paths > PATHS_MAX || paths & (paths - 1))
 		wrong = "paths are a power of two from 1 to 256";
-	else if (protocol->flow_control == NUPA_MODEL_CREDITS && !protocol->credit_bytes)
-		wrong = "a credit has a byte at least";
+	else if (protocol->flow_control == NUPA_MODEL_CREDITS &&
+		 (!protocol->credit_bytes || protocol->credit_bytes > PACKET_MOST))
+		wrong = "a credit has 1 to 65535 bytes";
 	else if (protocol->flow_control == NUPA_MODEL_PAUSE &&
 		 (!protocol->xoff_bytes || protocol->xon_bytes > protocol->xoff_bytes))
 		wrong = "xon_bytes <= xoff_bytes, and xoff_bytes is not 0";

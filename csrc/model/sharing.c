@@ -26,8 +26,11 @@ static bool users_init(struct sharing *sharing)
 	for (uint32_t class = 0; class < work->classes; class ++)
 		for (uint32_t it = work->use_start[class]; it < work->use_start[class + 1]; it++)
 			sharing->use_class[it] = class;
-	for (uint32_t it = 0; it < uses; it++)
+	for (uint32_t it = 0; it < uses; it++) {
+		if (work->use[it] >= work->resources) /* checked before: for the analyzer */
+			return false;
 		sharing->user_start[work->use[it] + 1]++;
+	}
 	for (uint32_t it = 0; it < work->resources; it++)
 		sharing->user_start[it + 1] += sharing->user_start[it];
 	return true;

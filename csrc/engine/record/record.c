@@ -158,7 +158,7 @@ static void next_tail(struct nupa_recorder *recorder)
 
 static uint16_t this_thread(void)
 {
-	if (unlikely(!thread_number))
+	while (unlikely(!thread_number)) /* 65,536 threads later it is 0 again */
 		thread_number = __atomic_add_fetch(&threads_seen, 1, __ATOMIC_RELAXED);
 	return thread_number;
 }
@@ -381,11 +381,17 @@ void nupa_record_qp(const struct nupa_qp *qp)
 
 static int make_file(const char *folder, const char *host)
 {
+	char name[NUPA_NAME_BYTES];
+
+	/* The segment's word: a slash would lead out of the folder. */
+	snprintf(name, sizeof(name), "%s", host);
+	for (char *at = name; (at = strchr(at, '/'));)
+		*at = '_';
 	for (uint32_t i = 0; i < FILES_MAX; i++) { /* a fork or another container has our pid */
 		char path[4096];
 		int fd;
 
-		if ((size_t)snprintf(path, sizeof(path), "%s/%s-%d-%u.nrec", folder, host,
+		if ((size_t)snprintf(path, sizeof(path), "%s/%s-%d-%u.nrec", folder, name,
 				     (int)getpid(), i) >= sizeof(path)) {
 			errno = ENAMETOOLONG;
 			return -1;
@@ -463,7 +469,9 @@ static void calibrate(struct nupa_recorder *recorder, struct program *program)
 	do
 		now_ns = nupa_clock_ns();
 	while (now_ns - ns < CALIBRATE_NS);
-	header->ticks_per_s = (nupa_record_ticks() - ticks) * UINT64_C(1000000000) / (now_ns - ns);
+	/* Not by integers: a process that was stopped meanwhile has more ticks than fit. */
+	header->ticks_per_s =
+	    (uint64_t)((double)(nupa_record_ticks() - ticks) * 1e9 / (double)(now_ns - ns));
 	recorder->clock_ticks = UINT64_MAX;
 	program->engine.recorder = recorder;
 	program->qp.engine = &program->engine;
@@ -474,7 +482,8 @@ static void calibrate(struct nupa_recorder *recorder, struct program *program)
 	header->reading_ticks = time_of(program, READS);
 	header->post_ticks = time_of(program, POSTS);
 	every_eighth = time_of(program, POSTS_AS_BEFORE) * BEGIN_EVERY;
-	header->as_before_ticks = ticks_between(header->post_ticks, every_eighth) / (BEGIN_EVERY - 1);
+	header->as_before_ticks =
+	    ticks_between(header->post_ticks, every_eighth) / (BEGIN_EVERY - 1);
 	header->completion_ticks = time_of(program, TAKES);
 	header->at_once_ticks = time_of(program, TAKES_AT_ONCE);
 	recorder->clock_every_ticks = header->ticks_per_s / (UINT64_C(1000000000) / CLOCK_EVERY_NS);

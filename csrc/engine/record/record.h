@@ -86,8 +86,8 @@ struct nupa_record_header {
 	uint32_t rank;          /* + 1, as a launcher of MPI programs says; 0: none does */
 	uint32_t at_once_ticks; /* as completion_ticks: of one that was found at once (R6) */
 	char host_name[64];
-	char program[64];      /* its path's last part */
-	uint64_t body_records; /* R5 */
+	char program[64];         /* its path's last part */
+	uint64_t body_records;    /* R5 */
 	uint32_t as_before_ticks; /* as post_ticks: of one whose begin was not read (R7) */
 	uint32_t reading_ticks;   /* of these, one reading of the counter */
 };

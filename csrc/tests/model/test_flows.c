@@ -8,11 +8,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { OPERATIONS = 200, CLASSES = 24, RESOURCES = 9, LANES = 5, USES_MAX = 3 };
+enum { OPERATIONS = 200, CLASSES = 24, RESOURCES = 9, LANES = 5, CONNECTIONS = 7, USES_MAX = 3 };
 #define NONE UINT32_MAX
 
 static struct {
-	uint32_t lane[OPERATIONS], class_of[OPERATIONS];
+	uint32_t lane[OPERATIONS], class_of[OPERATIONS], connection[OPERATIONS];
 	double bytes[OPERATIONS], before_ns[OPERATIONS], after_ns[OPERATIONS], busy_ns[OPERATIONS];
 	uint32_t after_start[OPERATIONS + 1], after[2 * OPERATIONS];
 	double limit[CLASSES], capacity[RESOURCES];
@@ -26,6 +26,7 @@ static struct {
 static struct nupa_model_flow_work work = {
 	.lane = at.lane,
 	.class_of = at.class_of,
+	.connection = at.connection,
 	.bytes = at.bytes,
 	.before_ns = at.before_ns,
 	.after_ns = at.after_ns,
@@ -61,19 +62,20 @@ static uint32_t class_add(uint32_t first, uint32_t last)
 	return class;
 }
 
-/* An operation in a lane of its own, after the one before where *follows*. */
+/* An operation in a lane and a connection of its own, after the one before where *follows*. */
 static void operation_add(uint32_t class, double bytes, double before_ns, bool follows)
 {
 	const uint32_t made = work.operations++;
 
 	at.lane[made] = made;
 	at.class_of[made] = class;
+	at.connection[made] = made;
 	at.bytes[made] = bytes;
 	at.before_ns[made] = before_ns;
 	at.after_start[made + 1] = at.after_start[made];
 	if (follows)
 		at.after[at.after_start[made + 1]++] = made - 1;
-	work.lanes = made + 1;
+	work.lanes = work.connections = made + 1;
 }
 
 static void resources_are(uint32_t count, double bytes_per_s)
@@ -140,6 +142,18 @@ TEST(an_operation_waits_for_what_it_follows_and_for_its_lane)
 	CHECK_EQ(at.cause[2], 0);
 }
 
+TEST(flows_of_one_connection_follow_each_other)
+{
+	resources_are(1, 1e9);
+	for (uint32_t it = 0; it < 3; it++)
+		operation_add(it ? 0 : class_add(0, 0), 1000, 0, false);
+	at.connection[2] = 0;
+	CHECK_EQ(nupa_model_flows_run(&work, &result), 0);
+	check_end(0, 2000);
+	check_end(1, 2000);
+	check_end(2, 3000);
+}
+
 TEST(operations_that_wait_in_a_circle_are_left)
 {
 	resources_are(1, 1e9);
@@ -150,6 +164,44 @@ TEST(operations_that_wait_in_a_circle_are_left)
 	CHECK_EQ(nupa_model_flows_run(&work, &result), 2);
 	check_end(0, 1000);
 	CHECK(at.end_ns[1] < 0);
+}
+
+static void check_refused(uint32_t *index, uint32_t wrong)
+{
+	const uint32_t right = *index;
+
+	*index = wrong;
+	CHECK_EQ(nupa_model_flows_run(&work, &result), -2);
+	*index = right;
+	CHECK_EQ(nupa_model_flows_run(&work, &result), 0);
+}
+
+TEST(what_is_no_index_and_what_is_no_number_is_refused)
+{
+	double *const numbers[] = { &at.bytes[1], &at.before_ns[1], &at.after_ns[1], &at.busy_ns[1],
+				    &at.limit[0], &at.part[0],      &at.capacity[0] };
+
+	resources_are(2, 1e9);
+	operation_add(class_add(0, 1), 1000, 0, false);
+	operation_add(0, 1000, 0, true);
+	check_refused(&at.class_of[1], work.classes);
+	check_refused(&at.lane[1], work.lanes);
+	check_refused(&at.connection[1], work.connections);
+	check_refused(&at.connection[1], NONE); /* with a class */
+	check_refused(&at.after[0], work.operations);
+	check_refused(&at.use[1], work.resources);
+	check_refused(&at.after_start[1], 2);
+	check_refused(&at.use_start[0], 1);
+	for (uint32_t it = 0; it < sizeof(numbers) / sizeof(numbers[0]); it++) {
+		const double right = *numbers[it];
+
+		*numbers[it] = -1;
+		CHECK_EQ(nupa_model_flows_run(&work, &result), -2);
+		*numbers[it] = NAN;
+		CHECK_EQ(nupa_model_flows_run(&work, &result), -2);
+		*numbers[it] = right;
+	}
+	CHECK_EQ(nupa_model_flows_run(&work, &result), 0);
 }
 
 static double random_up_to(uint64_t *seed, uint32_t most)
@@ -181,9 +233,11 @@ static void random_work(uint64_t *seed)
 			      it && test_random(seed) >> 63);
 		at.lane[it] = (uint32_t)(test_random(seed) >> 40) % LANES;
 		at.after_ns[it] = random_up_to(seed, 500);
+		at.connection[it] = class < CLASSES ? class % CONNECTIONS : NONE;
 		total += class < CLASSES ? bytes : 0;
 	}
 	work.lanes = LANES;
+	work.connections = CONNECTIONS;
 	CHECK_EQ(nupa_model_flows_run(&work, &result), 0);
 	CHECK(fabs(result.received_bytes - total) < 1e-6 * total);
 	for (uint32_t it = 0; it < OPERATIONS; it++)

@@ -104,13 +104,11 @@ static uint32_t count(const struct read_back *found, enum nupa_record_kind kind)
 	return n;
 }
 
-static void stage_close(struct stage *s)
+static void remove_folder(const struct stage *s)
 {
-	DIR *folder;
+	DIR *folder = opendir(s->folder);
 	struct dirent *entry;
 
-	fabric_close(s->fabric, s->a, s->b);
-	folder = opendir(s->folder);
 	CHECK(folder);
 	while ((entry = readdir(folder))) {
 		char path[512];
@@ -120,6 +118,12 @@ static void stage_close(struct stage *s)
 	}
 	closedir(folder);
 	CHECK_EQ(rmdir(s->folder), 0);
+}
+
+static void stage_close(struct stage *s)
+{
+	fabric_close(s->fabric, s->a, s->b);
+	remove_folder(s);
 }
 
 TEST(a_write_is_recorded_with_its_size_peer_times_and_completion)
@@ -282,6 +286,55 @@ TEST(of_equal_small_posts_every_eighth_is_timed_and_none_begins_before_the_call_
 	}
 	CHECK_EQ(posts, 67);
 	CHECK_EQ(timed, 11); /* another size, and large ones */
+	free(found.records);
+	stage_close(&s);
+}
+
+/* What is in the file after the process left, if it wrote so often and waited once or not. */
+static uint8_t last_kind(uint32_t writes, bool waits)
+{
+	struct stage s = stage_open(IBV_QPT_RC, NUPA_MOVER_NONE);
+	struct read_back found;
+	struct ibv_wc wc;
+	uint8_t kind;
+
+	for (uint32_t i = 0; i < writes; i++) {
+		end_start(s.a, IBV_WR_RDMA_WRITE, i, 0, 8);
+		cq_expect(s.a->send_cq, i, IBV_WC_SUCCESS);
+	}
+	if (waits)
+		CHECK_EQ(nupa_poll_cq(s.a->send_cq, 1, &wc), 0);
+	fabric_close(s.fabric, s.a, s.b);
+	found = read_file(&s, 0);
+	kind = found.records[found.n - 1].kind;
+	free(found.records);
+	remove_folder(&s);
+	return kind;
+}
+
+TEST(a_recording_says_that_its_process_left_wherever_its_tail_ends)
+{
+	const uint32_t most = NUPA_RECORD_TAIL_BYTES / 64;
+
+	for (uint32_t writes = most - 6; writes <= most + 1; writes++)
+		for (uint32_t waits = 0; waits < 2; waits++)
+			CHECK_EQ(last_kind(writes, waits), NUPA_RECORD_LEFT);
+}
+
+TEST(a_host_whose_name_has_slashes_is_recorded_in_the_folder)
+{
+	struct stage s = { .folder = "/tmp/nupa-record-XXXXXX" };
+	struct end_options options = end_options_of(NUPA_MOVER_NONE);
+	struct read_back found;
+
+	CHECK(mkdtemp(s.folder));
+	setenv("NUPA_RECORD", s.folder, 1);
+	s.fabric = test_fabric();
+	snprintf(s.fabric->hosts[0].name, sizeof(s.fabric->hosts[0].name), "up/../../x");
+	pair_open(s.fabric, &options, &s.a, &s.b);
+	unsetenv("NUPA_RECORD");
+	found = read_file(&s, 0);
+	CHECK(!strcmp(found.header.host_name, "up/../../x"));
 	free(found.records);
 	stage_close(&s);
 }

@@ -89,7 +89,12 @@ def run(made: Prepared) -> OperationTimes:
             "why": ffi.from_buffer("uint8_t[]", why),
         },
     )
-    if lib.nupa_model_flows_run(work, result) < 0:
+    rc = lib.nupa_model_flows_run(work, result)
+    if rc == -2:
+        raise ModelError(
+            f"{count} operations: a size, time or rate is negative, infinite or no number"
+        )
+    if rc < 0:
         raise ModelError(f"no memory for {count} operations")
     return OperationTimes(
         list(ready[:count]),
