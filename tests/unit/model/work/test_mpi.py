@@ -30,8 +30,9 @@ def mpich(operation: str, size: int, algorithm: str = "") -> Collective:
 @pytest.mark.parametrize(
     ("operation", "size", "ranks", "algorithm"),
     [
-        ("all-reduce", 2048, 16, "recursive-doubling"),
-        ("all-reduce", 2049, 16, "halving-doubling"),
+        ("all-reduce", 8, 2, "recursive-doubling"),
+        ("all-reduce", 60, 16, "recursive-doubling"),  # fewer elements of 4 B than ranks
+        ("all-reduce", 64, 16, "halving-doubling"),
         ("all-gather", 512 * KIB - 1, 16, "recursive-doubling"),
         ("all-gather", 512 * KIB, 16, "ring"),
         ("all-gather", 80 * KIB - 1, 12, "bruck"),
@@ -45,6 +46,7 @@ def mpich(operation: str, size: int, algorithm: str = "") -> Collective:
         ("broadcast", 512 * KIB, 7, "binomial"),
         ("reduce", 2048, 9, "binomial"),
         ("reduce", 4096, 9, "halving-gather"),
+        ("reduce", 4096, 1040, "binomial"),
         ("all-to-all", 256 * 8, 8, "bruck"),
         ("all-to-all", 256 * 7, 7, "direct"),
         ("all-to-all", 257 * 8, 8, "direct"),
