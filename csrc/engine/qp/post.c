@@ -160,9 +160,8 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 	nupa_prefetch_write(qp->hot);
 	nupa_engine_lock(engine);
 	if (unlikely(engine->recorder))
-		begun_ticks = nupa_record_posting(qp, wr && !wr->next && wr->num_sge == 1
-							  ? wr->sg_list->length
-							  : UINT32_MAX);
+		begun_ticks = nupa_record_posting(
+		    qp, wr && !wr->next && wr->num_sge == 1 ? wr->sg_list->length : UINT32_MAX);
 	first = qp->sq.posted;
 	/* IBTA 10.8.2.1: no sends before RTS; in SQE and ERR they are flushed. */
 	if (unlikely(qp->state < IBV_QPS_RTS))

@@ -69,8 +69,8 @@ struct nupa_record {
 	uint8_t status;  /* COMPLETION: enum ibv_wc_status */
 	uint8_t flags;   /* enum nupa_record_flag */
 	uint8_t mover;   /* POST: enum nupa_mover, as it was at most 64 posts before */
-	uint8_t polls; /* COMPLETION: polls in vain since WAIT; 255: more */
-	uint8_t kind; /* R1 */
+	uint8_t polls;   /* COMPLETION: polls in vain since WAIT; 255: more */
+	uint8_t kind;    /* R1 */
 };
 NUPA_ASSERT_SIZE(struct nupa_record, 32);
 
