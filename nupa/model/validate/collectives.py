@@ -197,6 +197,7 @@ FILES: tuple[CalibrationFile, ...] = (
         "simai-busbw-ratio-1to16nodes",
         simai_ratios,
         SEVERAL_NODES,
+        fitted=True,
         left_out="nic of one node repeats nvlink; ata of several: the rate of ratio 1 is not known",
     ),
 )
