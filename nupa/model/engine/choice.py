@@ -33,7 +33,7 @@ PACKET_HOPS_MAX = 4_000_000
 #: The part of the time that flows share links, from which `auto` looks at packets.
 SHARED = 0.05
 SPANS_MAX = 100_000
-#: What the packet engine is given when it is asked for: 2 GB of memory.
+#: The most that the packet engine is given when it is asked for: 2 GB of memory.
 OPERATIONS_MAX = 4_000_000
 _SAME = 1e-9
 _ASKED = "it was asked for"
@@ -42,7 +42,7 @@ LIBRARY = ("launch", "library")
 
 
 class Found(NamedTuple):
-    """What an engine found; the stages add up to the time."""
+    """The result of an engine; the stages add up to the time."""
 
     engine: Engine
     why: str

@@ -21,7 +21,7 @@ _HALVINGS = 200
 
 
 class PlanCost(NamedTuple):
-    """What a plan takes on a network."""
+    """The time and the energy of a plan on a network."""
 
     ns: float
     energy_pj: float = 0.0
@@ -32,7 +32,7 @@ Timer = Callable[[Network, Plan], PlanCost]
 
 
 class StationDemand(NamedTuple):
-    """What a station takes of a request: *ns* a visit; see Station."""
+    """The demand of a request at a station: *ns* a visit; see Station."""
 
     name: str
     ns: float

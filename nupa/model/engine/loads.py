@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a phase puts on each class of equal links of a network."""
+"""Loads: the bytes that a phase puts on each class of equal links of a network."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """What the engine found.  *time_ns*: all bytes of all operations were there."""
+    """The result of the engine.  *time_ns*: all bytes of all operations were there."""
 
     graph: Graph
     time_ns: float

@@ -33,7 +33,7 @@ class FlowClass(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What all operations of one size, kind and level have in common; times in ns."""
+    """The common part of all operations of one size, kind and level; times in ns."""
 
     stages: tuple[StageTime, ...]
     before: float
@@ -65,7 +65,7 @@ class Done(NamedTuple):
 
 @dataclass
 class OperationTimes:
-    """What a run finds, an entry for each operation.
+    """The results of a run, an entry for each operation.
 
     *cause* is the operation that it waited for, or -1; *in_turn*: because that one occupied its
     lane.  *bound* is the resource that set its rate when it ended; None: its limit.

@@ -18,7 +18,7 @@ from nupa.model.work.schedule import Schedule
 
 @dataclass(frozen=True)
 class RankTime:
-    """What one rank did: its messages, its payload, its own computation, and its end."""
+    """The part of one rank: its messages, its payload, its own computation, and its end."""
 
     label: str
     messages: int

@@ -22,7 +22,7 @@ _TICK_EVERY = 1 << 14
 
 
 class Timeline:
-    """What happened when: by the index of the operation, in ns.
+    """The times of operations, by their index, in ns.
 
     *start*: it was posted.  *seen*: its requester knew of its end.  *arrived*: its target did.
     """

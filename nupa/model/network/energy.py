@@ -127,7 +127,7 @@ def fabric_power(network: Network) -> Power:
             tiers.append(
                 Tier(level.name, medium, level.link.length_m, cables, modules, port, watts)
             )
-            # What enters a switch passes it; a cable of the first tier has one end there.
+            # All that enters a switch passes it; a cable of the first tier has one end there.
             entries = 2 if level.stacked else min(1, level.switches)
             switches += rate * sides * entries * BITS * level.profile.get("switch_energy") * 1e-12
         if not level.stacked:

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from nupa.model.errors import ModelError
 from nupa.model.profile.profile import Profile
 
-#: What the packet engine's 32-bit indices hold, less those that it needs itself.
+#: Limits: the packet engine's 32-bit indices, less those that it needs itself.
 NODES_MAX = 1 << 24
 LINKS_MAX = 1 << 26
 
 
 class LinkKind(NamedTuple):
-    """What equal links have in common.  The profile says how packets are sent over them.
+    """The common part of equal links.  The profile says how packets are sent over them.
 
     *name* is the class that answers print ("host", "leaf to spine").  *latency_ns* is the medium's
     and, at the end of the link, the switch's or the adapter's.  *buffer_bytes* is the room for

@@ -28,7 +28,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 
 
 class FigureKind(NamedTuple):
-    """What a figure of that name is: its dimension (a key of UNITS) and its meaning.
+    """The kind of all figures of one name: its dimension (a key of UNITS) and its meaning.
 
     *better*: +1 where a larger value is faster or cheaper, -1 where a smaller one is, 0 where it is
     neither.  *positive*: 0 is refused, as a time is divided by it; rates are so, too.

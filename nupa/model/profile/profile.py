@@ -29,7 +29,7 @@ _FOLDER = resources.files("nupa.model") / "profiles"
 
 @dataclass(frozen=True)
 class Envelope:
-    """What the figures come from: outside it, an answer has a warning.
+    """The cases that the figures come from: outside them, an answer has a warning.
 
     *bytes* and *ranks* are the smallest and the largest; *operations* empty: all.  An envelope
     without any of them: no curve was measured.

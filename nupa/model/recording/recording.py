@@ -85,7 +85,7 @@ class _Clock(NamedTuple):
 
 
 class _Costs(NamedTuple):
-    """What the recorder adds to the time after a call, in ns."""
+    """The time that the recorder adds after a call, in ns."""
 
     post: float
     as_before: float

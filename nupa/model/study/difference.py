@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from nupa.model.answer.answer import Answer
-from nupa.model.engine.choice import Question, answer_by
+from nupa.model.engine.choice import Engine, Question, answer_by
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.figure import UNITS, Figure
@@ -93,8 +93,15 @@ def _stage_ns(answer: Answer, name: str) -> float:
 
 
 def _figures(work: Work, a: Network, b: Network, answer: Answer) -> Iterator[FigureRow]:
-    """Yields figures that differ and matter, level by level from the lowest."""
-    engine = "stages" if answer.engine == "packets" else answer.engine
+    """Yields figures that differ and matter, level by level from the lowest.
+
+    Effects are those in the engine of *answer*, or in the closed form in place of packets.
+    """
+    engine, base_ns = cast(Engine, answer.engine), answer.time_ns
+    if engine == "packets":
+        # Of a single figure, packets would tell chance from effect only by many seeds.
+        engine = "stages"
+        base_ns = answer_by(Question(work, b, work.plan(b)), engine).time_ns
     for index, (mine, other) in enumerate(zip(b.levels, a.levels, strict=False)):
         for name, figure in mine.profile.figures.items():
             theirs = other.profile.figures.get(name)
@@ -105,7 +112,7 @@ def _figures(work: Work, a: Network, b: Network, answer: Answer) -> Iterator[Fig
             changed = replace(b, levels=tuple(levels), drawn=None)
             try:
                 asked = Question(work, changed, work.plan(changed))
-                effect = answer.time_ns - answer_by(asked, engine).time_ns  # type: ignore[arg-type]
+                effect = base_ns - answer_by(asked, engine).time_ns
             except ModelError:
                 continue  # the figures of the second fabric do not go with that one
             if effect:

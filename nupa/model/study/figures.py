@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What if a figure were another: `ib-ndr.hop=90ns;ib-ndr.rate=800Gb/s`."""
+"""Other values of figures, for what-if questions: `ib-ndr.hop=90ns;ib-ndr.rate=800Gb/s`."""
 
 from __future__ import annotations
 

@@ -10,19 +10,6 @@ from nupa.model.work.phase import RankOperation
 _Waits = list[tuple[int, ...]]  # by position in the group
 _Send = Callable[[int, int, int, tuple[int, ...]], int]
 
-#: The collectives that expand() knows.
-COLLECTIVES = (
-    "all-reduce",
-    "reduce",
-    "all-gather",
-    "gather",
-    "scatter",
-    "broadcast",
-    "all-to-all",
-    "reduce-scatter",
-    "barrier",
-)
-
 
 def expand(
     steps: list[RankOperation],

@@ -159,7 +159,7 @@ class StepPart:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a work does on one network.
+    """The plan of a work on one network.
 
     A plan has *phases*, or a *cycle* of requests, or *parts* with plans of their own: then a rank
     waits in a pipeline for *bubble* times what the piped parts take.

@@ -10,12 +10,12 @@ from nupa.model.network.network import Network
 from nupa.model.profile.figure import Case
 from nupa.model.profile.profile import Profile
 
-#: What a stack takes from the fabric below it: its links and switches.
+#: Figures that a stack takes from the fabric below it: its links and switches.
 _LINKS = (
     "rate", "efficiency", "ports", "hop", "buffer", "radix", "domain", "switch_energy",
     "adapter_energy", "credit",
 )  # fmt: skip
-#: What it has itself.
+#: Figures that it has itself.
 _STACK = ("mtu", "header", "software", "flow_rate", "message_rate")
 
 

@@ -15,7 +15,7 @@ from nupa.model.errors import ModelError
 from nupa.model.work.collectives.names import PROTOCOLS
 from nupa.model.work.collectives.shape import Shape
 
-#: What NCCL knows; a barrier is an all-reduce of one element.
+#: Algorithms whose times NCCL estimates; a barrier is an all-reduce of one element.
 _KNOWN = {
     "all-reduce": ("tree", "ring", "nvls", "nvls-tree", "collnet"),
     "all-gather": ("ring", "pat"),
@@ -32,7 +32,7 @@ _ARITY_NS = 400.0  # CollNet: a further rank of a node
 
 
 class Estimate(NamedTuple):
-    """What NCCL expects of an algorithm and a protocol."""
+    """The time that NCCL expects of an algorithm and a protocol."""
 
     algorithm: str
     protocol: str

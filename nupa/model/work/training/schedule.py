@@ -22,7 +22,7 @@ FORWARD, BACKWARD = 1, 2  # a backward pass takes twice a forward pass
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass of a micro-batch through a stage takes of each rank, forward.
+    """One pass of a micro-batch through a stage: the parts of each rank, forward.
 
     *layer_ns*: of a layer's computation; *head_ns*: of the output matrix, on the last stage.
     *tensors* and *experts*: collectives of a layer, and the bytes of each; *sent_bytes*: what a
@@ -48,7 +48,7 @@ class StepSchedule:
     one: Pass
     recompute: bool = False
     operations: list[RankOperation] = field(default_factory=list)
-    #: What the next operation of each rank waits for.
+    #: Operations that the next one of each rank waits for.
     last: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _arrived: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
 

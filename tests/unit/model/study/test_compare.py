@@ -115,6 +115,15 @@ def test_a_figure_explains_what_it_is_worth() -> None:
     assert effects["hop"].meaning == "one switch"
 
 
+def test_effects_of_figures_beside_packets_are_those_of_the_closed_form() -> None:
+    found, closed = (
+        {row.name: row.effect_ns for row in difference(*pair, engine=engine).figures}
+        for pair in [("write:64K", "ib-hdr", "ib-ndr")]
+        for engine in ("packets", "stages")
+    )
+    assert found == pytest.approx(closed)
+
+
 def test_networks_of_other_shapes_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
     out = printed(capsys, "why", "fat_tree(64,ib-ndr)", "fat_tree(128,ib-ndr)", "--work", "write:8")
     assert "has the levels" in out
