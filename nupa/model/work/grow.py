@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import median_low
 
 from nupa.model.errors import ModelError
+from nupa.model.work.grow_tree import grow_tree, tree_of
 from nupa.model.work.phase import RankOperation
 from nupa.model.work.program import Item, RankProgram, Wait, assemble, programs
 from nupa.model.work.schedule import OPERATIONS_MAX, Schedule
@@ -46,20 +47,28 @@ def grow(schedule: Schedule, ranks: int) -> Schedule:
         raise _refused(schedule, ranks, found)
     if _are_groups(found) and ranks % count == 0:
         return _repeat(schedule, found, ranks)
-    pattern = _pattern(found, ranks)
+    total = sum(len(program.items) for program in found) * ranks // count
+    tree = tree_of(found)
+    pattern = tree or _pattern(found, ranks)
     if isinstance(pattern, str):
         raise _refused(schedule, ranks, pattern)
-    total = sum(len(program.items) for program in found) * ranks // count
-    if total * pattern.grown // pattern.block > OPERATIONS_MAX:
+    if isinstance(pattern, _Pattern):
+        total = total * pattern.grown // pattern.block
+    if total > OPERATIONS_MAX:
         raise _refused(schedule, ranks, f"that would be more than {OPERATIONS_MAX} messages")
-    grown = [_program(found, pattern, rank, ranks) for rank in range(ranks)]
+    if isinstance(pattern, _Pattern):
+        grown = [_program(found, pattern, rank, ranks) for rank in range(ranks)]
+        note = pattern.note
+    else:
+        grown = grow_tree(found, pattern, ranks)
+        note = "sizes as recorded"
     return replace(
         schedule,
         ranks=ranks,
         steps=assemble(grown),
         labels=(),
         recorded_ns=0.0,
-        notes=(*schedule.notes, f"grown from {count} ranks: {pattern.name}; {pattern.note}"),
+        notes=(*schedule.notes, f"grown from {count} ranks: {pattern.name}; {note}"),
     )
 
 

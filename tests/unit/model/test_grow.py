@@ -87,6 +87,41 @@ def test_pairwise_exchange_continues_in_its_ratio(sizes: list[int]) -> None:
     assert time_ns(grown) == pytest.approx(time_ns(right), rel=0.02)
 
 
+def mpich(ranks: int, size: int, times: int, reduces: bool) -> Schedule:
+    """Returns trees in MPICH's order: the root sends to the farthest first."""
+    steps: list[RankOperation] = []
+    last: dict[int, tuple[int, ...]] = {}
+    for _ in range(times):
+        edges = []
+        for bit in reversed(range((ranks - 1).bit_length())):
+            for near in range(0, ranks, 2 << bit):
+                if near + (1 << bit) < ranks:
+                    edges.append((near, near + (1 << bit)))
+        for near, far in reversed(edges) if reduces else edges:
+            source, target = (far, near) if reduces else (near, far)
+            steps.append(RankOperation(source, source, 0, "compute", last.get(source, ()), 100))
+            steps.append(RankOperation(source, target, size, "send", (len(steps) - 1,)))
+            last[source] = (len(steps) - 1,)
+            last[target] = (*last.get(target, ()), len(steps) - 1)
+    steps += [RankOperation(rank, rank, 0, "compute", last[rank], 100) for rank in range(ranks)]
+    return Schedule("mpich", ranks, steps)
+
+
+@pytest.mark.parametrize("ranks", [(4, 32), (8, 64), (6, 48), (16, 5)], ids=str)
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("name", ["broadcast", "reduce", "mpich broadcast", "mpich reduce"])
+def test_binomial_trees_grow(name: str, times: int, ranks: tuple[int, int]) -> None:
+    def made(count: int) -> Schedule:
+        if name.startswith("mpich"):
+            return mpich(count, 4096, times, name.endswith("reduce"))
+        return collective(name, count, 4096, times)
+
+    grown, right = grow(made(ranks[0]), ranks[1]), made(ranks[1])
+    assert traffic(grown) == traffic(right)
+    assert time_ns(grown) == pytest.approx(time_ns(right), rel=0.05)
+    assert "binomial trees" in grown.notes[-1]
+
+
 def test_pairs_are_repeated() -> None:
     pair = Schedule(
         "pair", 2, [RankOperation(0, 1, 8, "write"), RankOperation(1, 0, 8, "write", (0,))]
@@ -99,7 +134,13 @@ def test_pairs_are_repeated() -> None:
 @pytest.mark.parametrize(
     ("schedule", "ranks", "said"),
     [
-        (collective("broadcast", 8, 64), 16, "rank 0 sends 3 messages and rank 1 2"),
+        (
+            Schedule(
+                "late", 4, [RankOperation(*pair, 64, "send") for pair in ((0, 1), (0, 2), (1, 3))]
+            ),
+            16,
+            "rank 0 sends 2 messages and rank 1 1",
+        ),
         (exchange(8, [64, 64, 64]), 24, "24 is none"),
         (exchange(8, [64, 128, 128]), 32, "neither equal nor in one ratio"),
         (collective("all-reduce", 8, 64), 1, "1 ranks have nothing to say to each other"),
