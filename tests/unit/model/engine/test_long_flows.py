@@ -30,7 +30,19 @@ def _both(network: Network, work: list[RankOperation]) -> tuple[float, float]:
 
 
 @built
-@pytest.mark.parametrize("profile", ["ib-ndr", "uec-800", "nvlink4", "cxl-gen6x4"])
+@pytest.mark.parametrize(
+    "profile",
+    [
+        "ib-ndr",
+        "uec-800",
+        "tcp-100g",
+        "slingshot-11",
+        "nvlink4",
+        "ualink-200g",
+        "cxl-gen6x4",
+        "upn",
+    ],
+)
 @given(
     sizes=st.lists(st.integers(1, 3), min_size=1, max_size=5),
     into=st.booleans(),

@@ -109,6 +109,15 @@ def test_a_check_finds_the_same_time_packet_by_packet(work: str, on: str) -> Non
     assert found.seed == 1
 
 
+def test_packets_refuse_operations_of_switches_and_name_what_runs_them() -> None:
+    wanted = "reduce: the packet engine has no switches that compute: take another engine"
+    with pytest.raises(ModelError, match=wanted):
+        answer("allreduce:1G,algorithm=nvls", "nvlink4", engine="packets")
+    found = answer("allreduce:1G,algorithm=nvls", "nvlink4", check=True)
+    assert found.check is None
+    assert any("no check" in each and wanted in each for each in found.warnings)
+
+
 def test_a_check_that_cannot_be_is_a_warning_with_its_reason() -> None:
     found = answer("write-bw:8", "ib-hdr", 2, check=True)
     assert found.check is None

@@ -36,7 +36,8 @@ UEC = PacketProtocol(
 TCP = PacketProtocol(
     "drop", "window", "flow", "store", header_bytes=94, ack_packets=2, window_packets=10
 )
-EACH = {"credits": CREDITS, "roce": ROCE, "uec": UEC, "tcp": TCP}
+TABLES = replace(CREDITS, spread="destination")
+EACH = {"credits": CREDITS, "tables": TABLES, "roce": ROCE, "uec": UEC, "tcp": TCP}
 
 works = st.lists(
     st.tuples(
@@ -49,13 +50,16 @@ works = st.lists(
 
 
 def drawn(work: list[tuple[int, int, int, int, bool, int]]) -> list[PacketTransfer]:
-    """Each operation may wait for one before it."""
+    """Each operation may wait for one before it; half of the pairs are connections."""
+    numbers: dict[tuple[int, int, bool], int] = {}
     return [
         PacketTransfer(
-            rank, peer, size, (at - back,) if back and at >= back else (), start, 100, 50, read
+            rank, peer, size, (at - back,) if back and at >= back else (), start, 100, 50, read,
+            connection=(rank + peer) % 2
+            and numbers.setdefault((rank, peer, read), len(numbers) + 1),
         )
         for at, (rank, peer, size, start, read, back) in enumerate(work)
-    ]
+    ]  # fmt: skip
 
 
 def check_conservation(found: Run, work: list[PacketTransfer]) -> None:
@@ -121,9 +125,26 @@ def pair(profile: str, switches: int, length_m: float) -> tuple[Network, Graph]:
     return Network("pair", (level,)), graph
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=120)
 @given(
-    st.sampled_from(["ib-hdr", "ib-edr", "roce-400", "cxl-gen5x4", "nvlink4", "ualink-200g"]),
+    st.sampled_from(
+        [
+            "ib-hdr",
+            "ib-edr",
+            "roce-25",
+            "roce-400",
+            "uec-800",
+            "tcp-100g",
+            "slingshot-11",
+            "cxl-gen5x4",
+            "cxl-gen6x4",
+            "nupa-448",
+            "nvlink4",
+            "xgmi-mi300x",
+            "ualink-200g",
+            "upn",
+        ]
+    ),
     st.sampled_from(["write", "read", "send", "load", "store"]),
     st.integers(1, 4 << 20),
     st.integers(1, 5),
