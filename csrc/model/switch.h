@@ -17,6 +17,8 @@ static inline uint32_t digit_take(const struct nupa_model_protocol *protocol, ui
 {
 	const uint32_t product = *digits * count, number = *digits;
 
+	if (count < 2)
+		return 0;
 	if (protocol->spread == NUPA_MODEL_PER_DESTINATION) {
 		*digits = (uint16_t)(number / count);
 		return number % count;
