@@ -134,7 +134,6 @@ def pair(profile: str, switches: int, length_m: float) -> tuple[Network, Graph]:
             "roce-25",
             "roce-400",
             "uec-800",
-            "tcp-100g",
             "slingshot-11",
             "cxl-gen5x4",
             "cxl-gen6x4",
