@@ -70,7 +70,11 @@ static void leaf_spine(void)
 		.pull_per_mille = 990,
 		.timeout_ps = 100000000,
 		.notify_ps = 50000000,
+		.alpha_ps = 55000000,
 		.recover_ps = 55000000,
+		.recover_bytes = 10 << 20,
+		.recover_rounds = 5,
+		.hyper_bytes_per_s = 50000000,
 		.increase_bytes_per_s = 5000000,
 		.least_bytes_per_s = 1000000,
 	};
@@ -264,6 +268,8 @@ TEST(one_past_each_limit_is_refused)
 	REFUSES(setup.protocol.flow_control = 4, "unknown");
 	REFUSES(setup.protocol.paths = 512, "paths");
 	REFUSES(setup.protocol.paths = 3, "paths");
+	setup.protocol.transport = NUPA_MODEL_DCQCN;
+	REFUSES(setup.protocol.alpha_ps = 0, "alpha_ps");
 	REFUSES(setup.work.packets_max = 1023, "packets_max");
 	REFUSES(setup.work.packets_max = (1u << 30) + 1, "packets_max");
 	REFUSES(setup.work.operations = 0, "operations");
@@ -277,6 +283,7 @@ TEST(one_past_each_limit_is_refused)
 	REFUSES(setup.after[0] = OPERATIONS, "waits for");
 	setup.protocol.flow_control = NUPA_MODEL_CREDITS;
 	REFUSES(setup.kinds[0].buffer_bytes = 4160, "holds no packet");
+	REFUSES(setup.protocol.credit_bytes = 65536, "a credit has 1 to 65535 bytes");
 	REFUSES(setup.graph.links -= 2 * LEAVES * SPINES, "no path");
 }
 
