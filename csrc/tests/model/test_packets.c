@@ -268,8 +268,6 @@ TEST(one_past_each_limit_is_refused)
 	REFUSES(setup.protocol.flow_control = 4, "unknown");
 	REFUSES(setup.protocol.paths = 512, "paths");
 	REFUSES(setup.protocol.paths = 3, "paths");
-	setup.protocol.transport = NUPA_MODEL_DCQCN;
-	REFUSES(setup.protocol.alpha_ps = 0, "alpha_ps");
 	REFUSES(setup.work.packets_max = 1023, "packets_max");
 	REFUSES(setup.work.packets_max = (1u << 30) + 1, "packets_max");
 	REFUSES(setup.work.operations = 0, "operations");
@@ -281,9 +279,12 @@ TEST(one_past_each_limit_is_refused)
 	setup.operations[5].rank = (setup.operations[5].peer + 1) % ENDS;
 	REFUSES(setup.operations[5].bytes = UINT64_C(4096) * UINT32_MAX, "2^32 - 2 packets");
 	REFUSES(setup.after[0] = OPERATIONS, "waits for");
+	setup.protocol.transport = NUPA_MODEL_DCQCN;
+	REFUSES(setup.protocol.alpha_ps = 0, "alpha_ps");
+	setup.protocol.flow_control = NUPA_MODEL_CREDITS;
+	REFUSES(setup.protocol.credit_bytes = 65536, "a credit has 1 to 65535 bytes");
 	setup.protocol.flow_control = NUPA_MODEL_CREDITS;
 	REFUSES(setup.kinds[0].buffer_bytes = 4160, "holds no packet");
-	REFUSES(setup.protocol.credit_bytes = 65536, "a credit has 1 to 65535 bytes");
 	REFUSES(setup.graph.links -= 2 * LEAVES * SPINES, "no path");
 }
 
