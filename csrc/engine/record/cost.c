@@ -68,7 +68,7 @@ bool nupa_record_calibrate(struct nupa_recorder *recorder)
 {
 	struct program *program = aligned_alloc(_Alignof(struct program), sizeof(*program));
 	struct nupa_record_header *header = recorder->header;
-	uint64_t ticks = nupa_record_ticks(), ns = nupa_clock_ns(), now_ns;
+	uint64_t ns, now_ns, ticks = nupa_record_pair(&ns);
 	uint32_t every_eighth;
 
 	if (!program)
@@ -79,9 +79,9 @@ bool nupa_record_calibrate(struct nupa_recorder *recorder)
 	do
 		now_ns = nupa_clock_ns();
 	while (now_ns - ns < CALIBRATE_NS);
+	ticks = nupa_record_pair(&now_ns) - ticks;
 	/* Not by integers: a process that was stopped meanwhile has more ticks than fit. */
-	header->ticks_per_s =
-	    (uint64_t)((double)(nupa_record_ticks() - ticks) * 1e9 / (double)(now_ns - ns));
+	header->ticks_per_s = (uint64_t)((double)ticks * 1e9 / (double)(now_ns - ns));
 	recorder->clock_ticks = UINT64_MAX;
 	program->engine.recorder = recorder;
 	program->qp.engine = &program->engine;

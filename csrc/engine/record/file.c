@@ -68,12 +68,30 @@ static bool write_tail(struct nupa_recorder *recorder)
 	return true;
 }
 
+uint64_t nupa_record_pair(uint64_t *now_ns)
+{
+	uint64_t least_ticks = UINT64_MAX, at_ticks = 0;
+
+	*now_ns = 0;
+	for (int i = 0; i < 3; i++) { /* another program may run between two readings */
+		uint64_t before_ticks = nupa_record_ticks(), ns = nupa_clock_ns();
+		uint64_t took_ticks = nupa_record_ticks() - before_ticks;
+
+		if (took_ticks >= least_ticks)
+			continue;
+		least_ticks = took_ticks;
+		at_ticks = before_ticks + took_ticks / 2;
+		*now_ns = ns;
+	}
+	return at_ticks;
+}
+
 void nupa_record_put_clock(struct nupa_recorder *recorder, uint64_t begun_ticks)
 {
 	struct nupa_record *record = recorder->at++;
-	uint64_t now_ns = nupa_clock_ns();
+	uint64_t now_ns, at_ticks = nupa_record_pair(&now_ns);
 
-	record->ticks = nupa_record_ticks();
+	record->ticks = at_ticks;
 	record->took_ticks = nupa_ticks_between(begun_ticks, record->ticks);
 	record->qpn = (uint32_t)now_ns;
 	record->peer = (uint32_t)(now_ns >> 32);

@@ -37,6 +37,8 @@ static inline struct nupa_record *nupa_record_tail(struct nupa_record_header *he
 /* Of this thread: whether a WAIT was its last record. */
 extern _Thread_local bool nupa_record_waits __attribute__((tls_model("initial-exec")));
 
+/* Both clocks at one time: of some readings, those that lie closest. */
+uint64_t nupa_record_pair(uint64_t *now_ns);
 void nupa_record_put_clock(struct nupa_recorder *recorder, uint64_t begun_ticks);
 /* The tail is full: moves it to the body, or ends the recording. */
 void nupa_record_next_tail(struct nupa_recorder *recorder);

@@ -93,7 +93,7 @@ class _Assembly:
                 message = _last_landed(landed, last_post_ns, step.at_ns)
                 if message:
                     pending.append(message)
-                    seen = message.landed_ns + self._seen_ns
+                    seen = min(message.landed_ns, step.at_ns) + self._seen_ns
                     computation_ns = min(computation_ns, max(step.at_ns - seen, 0.0))
             chain = self._compute(thread, chain, pending, computation_ns)
             if step.posted:
@@ -152,4 +152,7 @@ def _last_landed(landed: _Landings, after_ns: float, until_ns: float) -> PostedM
     place = bisect_right(landed, until_ns, key=lambda pair: pair[0])
     if place and landed[place - 1][0] > after_ns:
         return landed[place - 1][1]
+    # Another program may have run before the post returned, when its data had landed.
+    if place < len(landed) and after_ns < landed[place][1].call.at_ns < until_ns:
+        return landed[place][1]
     return None

@@ -42,10 +42,10 @@ def test_a_ping_pong_is_half_round_trips_on_another_fabric(fabric: Stage, tmp_pa
     assert [rank["messages"] for rank in found["per_rank"]] == [COUNT, COUNT]
     assert found["bytes"] == 2 * COUNT * 8
     # 1.87 us is what ib_write_lat says there.  This machine may be busy, and the program waits for
-    # a processor: that is computation of one rank or the other.
-    computation_ns = sum(rank["computation_ns"] for rank in found["per_rank"])
-    half_us = (found["time_ns"] - computation_ns) / 1e3 / COUNT / 2
-    assert 1.7 < half_us < 2.0
+    # a processor: at most all of the recorded time is its own.
+    half_us = found["time_ns"] / 1e3 / COUNT / 2
+    own_us = found["recorded_ns"] / 1e3 / COUNT / 2
+    assert 1.7 < half_us < 2.0 + own_us
     assert found["low_ns"] <= found["time_ns"] <= found["high_ns"]
 
 
