@@ -43,7 +43,7 @@ _ENDPOINT = ("message rate", "flow rate", "bus", "single rate", "window")
 
 
 def check(asked: Question, engine: Engine) -> SampleCheck:
-    """Returns the times of a part in *engine*, and in the packet engine.
+    """Returns the times of a part in the engine that was asked for, and in the packet engine.
 
     ModelError: no part of the work can run in the packet engine, and why.
     """
@@ -79,15 +79,23 @@ def _total(found: tuple[StageTime, ...]) -> float:
 
 
 def _ours(network: Network, plan: Plan, engine: Engine) -> float:
-    """Returns the time of the network in *engine*; of exchanges, in flows, as `auto` has them."""
+    """Returns the time of the network in *engine*; or in the one that `auto` takes for this part.
+
+    A library's limits may hide that links are shared: without them the part may need flows where
+    the whole has a closed form.
+    """
     if plan.parts:
         return sum(
-            part.times * _ours(part.network, part.plan, "flows")
+            part.times * _ours(part.network, part.plan, "auto")
             for part in plan.parts
             if part.plan is not None and part.network is not None
         )
     bare = _bare(network, plan)
-    return _total(flows(network, bare).stages if engine == "flows" else stages(network, bare))
+    alone = _total(stages(network, bare))
+    if engine == "stages":
+        return alone
+    shared = _total(flows(network, bare).stages)
+    return shared if engine == "flows" else max(alone, shared)
 
 
 def _by_packets(

@@ -64,7 +64,7 @@ def predict(
     gap, warnings = None, [*dict.fromkeys(_warnings(network, plan)), *found.warnings]
     if check:
         try:
-            gap = checked(replace(asked, spans=False), found.engine)
+            gap = checked(replace(asked, spans=False), engine)
         except ModelError as error:
             warnings.append(f"no check in the packet engine: {error}")
     return Answer(
