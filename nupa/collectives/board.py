@@ -15,8 +15,8 @@ import json
 import os
 import select
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nupa._engine import ffi, lib
@@ -175,10 +175,10 @@ class Board(Closing):
                 time.sleep(FIND_S)
             pid = self.load(BoardRow(rank).pid)
             if pid != os.getpid():
-                with suppress(ProcessLookupError):
+                try:
                     self._peers[rank] = os.pidfd_open(pid)
-                    continue
-                self._peers[rank] = -1
+                except (OSError, OverflowError):  # no such process, or no process's number
+                    self._peers[rank] = -1
 
     # Words
 
@@ -204,8 +204,10 @@ class Board(Closing):
         return self.load(BoardRow(rank).state)
 
     def host(self, rank: int) -> int:
-        """Returns the number of the rank's host."""
-        return self.load(BoardRow(rank).host)
+        """Returns the number of the rank's host.  RankError: there is no such host."""
+        host = self.load(BoardRow(rank).host)
+        with self.reading(rank):
+            return self._fabric.hosts[host].index
 
     # Cards
 
@@ -222,8 +224,18 @@ class Board(Closing):
         wait = self.waiting(f"the card of rank {rank}")
         while (size := self.load(BoardRow(rank).card)) == 0:
             wait()
-        found: dict[str, Any] = json.loads(self._window.read(self._card_at(rank), size))
-        return found
+        with self.reading(rank):
+            size = min(size, _CARD_BYTES)  # the other process's word
+            found: dict[str, Any] = json.loads(self._window.read(self._card_at(rank), size))
+            return found
+
+    @contextmanager
+    def reading(self, rank: int) -> Iterator[None]:
+        """Makes a RankError of what another rank's row or card cannot mean."""
+        try:
+            yield
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+            self._fail(f"the row of rank {rank} on the board is damaged: {error!r}")
 
     def _card_at(self, rank: int) -> int:
         return HEAD_BYTES + self.size * ROW_BYTES + rank * _CARD_BYTES

@@ -143,7 +143,9 @@ class Queues(Closing):
         cards = {str(peer): pair.card() for peer, pair in self._pairs.items()}
         self._board.put_card({"pairs": cards})
         for peer, pair in self._pairs.items():
-            pair.connect(self._board.card(peer)["pairs"][str(self._board.rank)])
+            card = self._board.card(peer)
+            with self._board.reading(peer):
+                pair.connect(card["pairs"][str(self._board.rank)])
         self._board.barrier()  # the other ends can receive
 
     def try_send(self, peer: int, data: Octets, tag: int) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nupa._engine import ffi, lib
 from nupa.base.closing import Closing
 from nupa.collectives.elements import numpy
-from nupa.collectives.rank import release
+from nupa.collectives.rank import RankError, release
 from nupa.collectives.transport import SLOTS, Arrival
 from nupa.memory.window import Window
 
@@ -33,6 +33,7 @@ _CHUNK_MAX_BYTES = 128 << 10
 _TAIL, _HEAD, _SLOTS = 0, 64, 128
 _SLOT_HEAD_BYTES = 16
 _CHANNEL_HEAD_BYTES = 256
+_LOST = 2**64 - 1  # what lost memory reads as
 
 
 class _Channel:
@@ -101,8 +102,11 @@ class Windows(Closing):
         if channel is None:
             at = peer * self._stride
             channel = self._from[peer] = _Channel(self._inbox, at, self.chunk_bytes)
-        if channel.load(_TAIL) == channel.own:  # W1
+        tail = channel.load(_TAIL)
+        if tail == channel.own:  # W1
             return None
+        if tail == _LOST:
+            raise RankError(f"the inbox of rank {self._board.rank} is gone: a link went down")
         slot = channel.own % SLOTS
         tag, size = (int(word) for word in channel.heads[2 * slot : 2 * slot + 2])
         if size == len(into):
@@ -111,8 +115,11 @@ class Windows(Closing):
         return Arrival(tag, size)
 
     def _open(self, peer: int) -> _Channel:
-        region = self._board.card(peer)["inbox"]
-        window = self._stack.enter_context(Window(self._fabric, self._host, region))
+        card = self._board.card(peer)
+        with self._board.reading(peer):
+            window = self._stack.enter_context(Window(self._fabric, self._host, card["inbox"]))
+            if len(window) != self._stride * self._board.size:
+                raise ValueError(f"an inbox of {len(window)} bytes")
         at = self._board.rank * self._stride
         channel = self._to[peer] = _Channel(window, at, self.chunk_bytes)
         return channel

@@ -13,7 +13,8 @@ import pytest
 
 from nupa.base.errors import LocalError
 from nupa.collectives import Communicator, RankError
-from nupa.collectives.rank import NAME_BYTES_MAX, RANKS_MAX
+from nupa.collectives.board import Board
+from nupa.collectives.rank import NAME_BYTES_MAX, RANKS_MAX, BoardRow
 from nupa.fabric import Fabric
 from tests.unit.collectives.rank_threads import NAME, check_all, run_ranks
 
@@ -163,6 +164,47 @@ def test_a_communicator_that_failed_says_so_again() -> None:
 
     run_ranks(2, work, over="windows")
     assert "this communicator has failed" in str(again[0])
+
+
+CARDS = [b"{", b"\xff", b"[]", b'{"pairs": 3}', b'{"inbox": "x"}', b'{"inbox": null}', b" " * 16384]
+
+
+@pytest.mark.parametrize("over", ["verbs", "windows"])
+@pytest.mark.parametrize("card", CARDS, ids=range(len(CARDS)))
+def test_a_card_that_another_process_damaged_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, over: Any, card: bytes
+) -> None:
+    put = Board.put_card
+
+    def damaged(board: Board, right: dict[str, Any]) -> None:
+        if board.rank == 0:
+            put(board, right)
+            return
+        board._window.write(board._card_at(1), card)
+        board.store(BoardRow(1).card, len(card) if card != CARDS[-1] else 2**40)
+
+    monkeypatch.setattr(Board, "put_card", damaged)
+    zero, one = run_ranks(
+        2, lambda ranks: ranks.all_reduce(np.ones(4), algorithm="ring"), over=over, deadline_s=5
+    )
+    assert isinstance(zero, RankError)
+    assert isinstance(one, RankError)
+    assert "the row of rank 1 on the board is damaged" in str(zero)
+
+
+@pytest.mark.parametrize("host", [2, 2**40])
+def test_a_row_with_a_host_that_is_none_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, host: int
+) -> None:
+    store = Board.store
+
+    def damaged(board: Board, offset: int, value: int) -> None:
+        store(board, offset, host if offset == BoardRow(1).host else value)
+
+    monkeypatch.setattr(Board, "store", damaged)
+    found = run_ranks(2, lambda ranks: ranks.barrier(), over="windows", deadline_s=5)
+    assert all(isinstance(each, RankError) for each in found)
+    assert any("the row of rank 1 on the board is damaged" in str(each) for each in found)
 
 
 def test_a_communicator_may_be_closed_twice() -> None:
