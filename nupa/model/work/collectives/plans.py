@@ -159,12 +159,16 @@ def hierarchical(rates: LibraryRates, operation: str, size_bytes: int) -> Iterat
 
 
 def pat(rates: LibraryRates, operation: str, size_bytes: int) -> Iterator[Phase]:
-    """Yields parallel aggregated trees: log2(n) steps, and each rank sends what it must."""
+    """Yields parallel aggregated trees: log2(n) steps, and each rank sends what it must.
+
+    The far steps carry the least, and all levels together what a rank must send.
+    """
+    del operation
     shape = rates.shape
-    total = traffic(operation, size_bytes, shape.ranks)
     for index, groups in _used(rates):
-        total_level = total / _inside(rates, index)
-        yield _phase(rates, "pat", index, ceil(log2(groups)), total_level)
+        inside, size = _inside(rates, index), shape.network.group_size(index)
+        total = size_bytes * (1 / inside - 1 / size)
+        yield _phase(rates, "pat", index, ceil(log2(groups)), total)
 
 
 def in_network(rates: LibraryRates, operation: str, size_bytes: int) -> Iterator[Phase]:

@@ -36,6 +36,7 @@ def checked(work: str, on: str) -> SampleCheck:
         ("alltoall:64M", "fat_tree(64,uec-800,radix=16)", 0.03),
         ("alltoall:64M", "rail(64,nvlink4,ib-ndr)", 0.10),
         ("alltoall:64M", "dragonfly(64)", 0.06),
+        ("allgather:64M,algorithm=pat", "fat_tree(64,ib-ndr,radix=16)", 0.01),
         ("@dispatch-deepseek-v3", "rail(64,nvlink4,ib-ndr)", 0.10),
         ("@dispatch-deepseek-v3", "nvl(64)", 0.02),
     ],
