@@ -27,7 +27,7 @@ examples:
   nupa model replay r --on ib-ndr                   r: of `nupa run --record r -- mpirun -n 8 ./app`
   nupa model replay r --on ib-ndr --ranks 64        if its pattern permits
   nupa model replay r --on nvlink5 --json | jq .time_ns
-  nupa model replay r --on ib-ndr --timeline x.json each operation, for ui.perfetto.dev
+  nupa model replay r --on ib-ndr --timeline x.json
   nupa model replay r --goal app.goal               converts it, for other simulators
 """
 

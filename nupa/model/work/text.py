@@ -223,6 +223,8 @@ def words() -> dict[str, Word]:
 
 def _file(name: str, defaults: Options) -> Work:
     """Reads `work = "…"`, or the table of a kind that a module of READERS reads."""
+    if not name:
+        raise ModelError("'@' names no file: write @step.toml")
     table = read_table(name)
     if isinstance(table.get("work"), str):
         if len(table) > 1:

@@ -191,7 +191,9 @@ class LibraryRates:
         """
         profile = self.shape.network.levels[level].profile
         if "reduce_efficiency" not in profile.figures:
-            raise ModelError(f"{profile.name} does not reduce in its switches: choose ring or tree")
+            raise ModelError(
+                f"{profile.name} does not reduce in its switches: choose an algorithm of hosts, as ring"
+            )
         net = level >= self.shape.first_net
         rate = self.port(level) * profile["reduce_efficiency"]
         table = self.shape.table("hop_time")

@@ -84,6 +84,7 @@ def test_each_collective_is_a_word() -> None:
         ("allreduce:8,ring", "it takes algorithm=…"),
         ("allreduce:8,algorithm=pat", "all-reduce has no algorithm 'pat'"),
         ("@/none/such.toml", "/none/such.toml: No such file"),
+        ("@", "'@' names no file: write @step.toml"),
     ],
 )
 def test_an_error_names_the_text_and_the_remedy(text: str, message: str) -> None:
