@@ -192,7 +192,8 @@ class LibraryRates:
         profile = self.shape.network.levels[level].profile
         if "reduce_efficiency" not in profile.figures:
             raise ModelError(
-                f"{profile.name} does not reduce in its switches: choose an algorithm of hosts, as ring"
+                f"{profile.name} does not reduce in its switches: choose an algorithm of hosts, as "
+                "ring"
             )
         net = level >= self.shape.first_net
         rate = self.port(level) * profile["reduce_efficiency"]
