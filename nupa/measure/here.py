@@ -85,7 +85,7 @@ class Here:
         return "\n".join(lines) + "\n"
 
 
-_UNITS = {"rate": "B/s", "mtu": "B", "message_rate": "1/s", "window": "B"}
+_UNITS = {"rate": "B/s", "mtu": "B", "header": "B", "message_rate": "1/s"}
 
 
 def measure(fabric: Fabric, mover: str, tick: Callable[[str], None] = lambda _what: None) -> Here:

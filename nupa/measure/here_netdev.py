@@ -4,18 +4,30 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 from nupa.fabric import Fabric
 from nupa.measure import raw
 from nupa.measure.here import Here
 from nupa.measure.versus import host_pair, network
 from nupa.programs.cpus import pick_two
-from nupa.programs.pair import NUPA, ProgramPair, free_port
+from nupa.programs.pair import (
+    NUPA,
+    Program,
+    ProgramError,
+    ProgramPair,
+    free_port,
+    is_listening,
+)
 
 NAME = "netdev"
 _SIZES = (1, 65_507)  # bytes: the least, and the most of the program
 _SECONDS = 1.0
+_DEADLINE_S = 20.0
+_LISTEN_S = 5.0
+_LISTEN_POLL_S = 0.01
 _HEADER_BYTES = 54  # Ethernet 14, IPv4 20, TCP 20
 
 
@@ -51,8 +63,8 @@ def _mtu(fabric: str) -> int:
 
 
 def _round_trip_ns(fabric: str, hosts: tuple[str, str], size_bytes: int) -> float:
-    pair = host_pair(fabric, hosts, None)
-    where = ["--address", pair.address, "--port", str(free_port())]
+    pair, port = host_pair(fabric, hosts, None), free_port()
+    where = ["--address", pair.address, "--port", str(port)]
     program = raw.path("net_probe")
     client = [program, "--tcp", "--bytes", str(size_bytes), "--seconds", f"{_SECONDS:g}", "--json"]
     enter = [*NUPA, "net", "exec", "--fabric", fabric]
@@ -60,6 +72,25 @@ def _round_trip_ns(fabric: str, hosts: tuple[str, str], size_bytes: int) -> floa
         [*enter, hosts[0], "--", program, "--serve", *where],
         [*enter, hosts[1], "--", *client, *where],
         cpus=pick_two(),
-        port=int(where[-1]),
+        deadline_s=_DEADLINE_S,
     )
-    return float(json.loads(ends.run().check().client.stdout)["round_trip_ns"])
+    with ends:
+        ends.start_server()
+        _await_listener(ends.server, port)
+        ends.start_client()
+        result = ends.wait().check()
+    return float(json.loads(result.client.stdout)["round_trip_ns"])
+
+
+def _await_listener(server: Program, port: int) -> None:
+    """Waits for net_probe, which is a child of `nupa net exec`.
+
+    ProgramError: it does not listen.
+    """
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+    until_s = time.monotonic() + _LISTEN_S
+    while server.running and time.monotonic() < until_s:
+        if any(is_listening(port, int(pid)) for pid in children.read_text().split()):
+            return
+        time.sleep(_LISTEN_POLL_S)
+    raise ProgramError(f"did not listen on port {port}: {server.outcome().describe()}")

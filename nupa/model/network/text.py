@@ -22,7 +22,7 @@ from nupa.model.network import fabric, generators, levels_file
 from nupa.model.network.network import Network
 from nupa.model.network.path import Cable
 from nupa.model.network.readers import files
-from nupa.model.profile.profile import load, names
+from nupa.model.profile.profile import load, names, own_folder
 from nupa.topology import file as topology_file
 from nupa.topology import toml_table
 from nupa.topology.topology import TopologyError
@@ -75,7 +75,8 @@ def parse(text: str, ranks: int = 0) -> Network:
         return _generate(call[1], call[2], name)
     if "/" in name or Path(name).suffix in files.SUFFIXES or name.endswith(".toml"):
         return _file(Path(name), ranks)
-    if name in names("fabric"):
+    # The second kind: what `nupa model calibrate` wrote.
+    if name in names("fabric") or (name and (own_folder() / f"{name}.toml").is_file()):
         return of_profile(name, ranks or _PAIR_RANKS)
     if name in topology_file.presets():
         return fabric.network(topology_file.load(name))

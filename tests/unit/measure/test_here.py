@@ -12,6 +12,7 @@ from nupa.model.engine.costs import Costs
 from nupa.model.engine.replay import network_for
 from nupa.model.engine.timeline import Timeline
 from nupa.model.errors import ModelError
+from nupa.model.network.text import parse
 from nupa.model.profile.profile import load, own_folder
 from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import Schedule
@@ -60,10 +61,12 @@ def test_figures_and_moves_have_their_units(home: Path) -> None:
     assert profile.tables["moves"].rows["write"][0] == pytest.approx(120.8)
 
 
-def test_a_measured_operation_is_named(home: Path) -> None:
-    write(Here("here-netdev", "TCP", FIGURES, operations=("send",)), own_folder())
+def test_the_netdev_is_a_network_of_sends(home: Path) -> None:
+    figures = {"rate": 2e9, "mtu": 65240.0, "header": 54.0, "software": 25_000.0}
+    write(Here("here-netdev", "TCP", figures, operations=("send",)), own_folder())
     assert home
     assert load("here-netdev").envelope.operations == ("send",)
+    assert parse("here-netdev").levels[0].profile["software"] == 25_000
 
 
 def test_here_is_the_mover_that_was_recorded(home: Path) -> None:
