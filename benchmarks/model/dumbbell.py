@@ -38,8 +38,8 @@ def crossings(size: int) -> int:
 
 
 def by_engine(size: int) -> Side:
-    from nupa.model.engine.packets import PacketTransfer, run
-    from nupa.model.engine.protocol import PacketProtocol
+    from nupa.model.engine.packets.protocol import PacketProtocol
+    from nupa.model.engine.packets.run import PacketTransfer, run
     from nupa.model.network.graph import LinkKind
     from tests.unit.model.packets import topologies
 

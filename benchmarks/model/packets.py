@@ -18,7 +18,7 @@ _BYTES = 2_000_000
 
 
 def _measure(ports: int) -> dict[str, float]:
-    from nupa.model.engine.packets import run
+    from nupa.model.engine.packets.run import run
     from tests.unit.model.packets import topologies
 
     graph = topologies.fat_tree(ports)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The flow engine: known answers, and random work whose bytes all arrive.  The same engine in
- * Python, nupa/model/engine/fluid.py, is compared with it in tests/unit/model/engine. */
+ * Python, nupa/model/engine/flows/operations.py, is compared with it in tests/unit/model/engine. */
 #include "model/flows.h"
 #include "tests/support/runner.h"
 

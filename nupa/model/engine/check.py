@@ -15,14 +15,14 @@ from typing import Any
 
 from nupa.model.answer.answer import SampleCheck, StageTime
 from nupa.model.engine.choice import Engine, Question, packet_hops
-from nupa.model.engine.flows import flows
-from nupa.model.engine.fluid import fluid
+from nupa.model.engine.flows.operations import fluid
+from nupa.model.engine.flows.plans import flows
 from nupa.model.engine.message import interval_ns
-from nupa.model.engine.packets import run
-from nupa.model.engine.protocol import PacketProtocol, protocol_of
+from nupa.model.engine.packets.protocol import PacketProtocol, protocol_of
+from nupa.model.engine.packets.run import run
+from nupa.model.engine.packets.transfers import transfers
 from nupa.model.engine.routes import LevelRoutes
 from nupa.model.engine.stages import stages
-from nupa.model.engine.transfers import transfers
 from nupa.model.errors import ModelError
 from nupa.model.network.build import graph
 from nupa.model.network.graph import Graph

@@ -11,15 +11,15 @@ from typing import Literal, NamedTuple, get_args
 
 from nupa.model.answer.answer import LinkLoad, StageTime, TimelineSpan
 from nupa.model.engine.composed import PlanCost, cycle_energy_pj, cycle_stages, parts_stages
-from nupa.model.engine.flows import flows
-from nupa.model.engine.fluid import fluid
-from nupa.model.engine.loads import energy_pj
+from nupa.model.engine.flows.loads import energy_pj
+from nupa.model.engine.flows.operations import fluid
+from nupa.model.engine.flows.plans import flows
 from nupa.model.engine.message import wire_bytes
-from nupa.model.engine.packets import Run, RunProgress, run
+from nupa.model.engine.packets.run import Run, RunProgress, run
+from nupa.model.engine.packets.transfers import critical_stages, transfers
 from nupa.model.engine.prepared import Done
 from nupa.model.engine.routes import GraphRoutes, LevelRoutes
 from nupa.model.engine.stages import stages
-from nupa.model.engine.transfers import critical_stages, transfers
 from nupa.model.errors import ModelError
 from nupa.model.network.build import graph
 from nupa.model.network.energy import BITS, path_energy

@@ -104,7 +104,7 @@ KINDS: Mapping[str, FigureKind] = {
     "memory_share": FigureKind(
         "1", +1, "share of that rate that kernels reach", positive=True, most=1
     ),
-    # --- packets: engine/protocol.py -------------------------------------------------------
+    # --- packets: engine/packets/protocol.py -----------------------------------------------------
     "control": FigureKind("B", -1, "bytes on the wire of an acknowledgement or a trimmed packet"),
     "acks": FigureKind("1", 0, "packets that one acknowledgement covers; 0: all of a message"),
     "credit": FigureKind("B", 0, "unit of a link's credits"),

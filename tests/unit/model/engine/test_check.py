@@ -6,13 +6,13 @@ from __future__ import annotations
 import pytest
 
 from nupa.model.answer.answer import SampleCheck
-from nupa.model.engine import fluid_compiled
+from nupa.model.engine.flows import compiled
 from nupa.model.engine.predict import predict
 from nupa.model.network.text import parse
 from nupa.model.work import file
 from nupa.model.work.text import parse as parse_work
 
-pytestmark = pytest.mark.skipif(not fluid_compiled.is_built(), reason="nupa._model is not built")
+pytestmark = pytest.mark.skipif(not compiled.is_built(), reason="nupa._model is not built")
 EXAMPLES = {path.stem: path for path in file.examples()}
 
 

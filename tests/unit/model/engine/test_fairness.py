@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nupa.model.engine.fairness import FlowDemand, max_min
+from nupa.model.engine.flows.fairness import FlowDemand, max_min
 
 
 def _exact(capacity: list[int], flows: list[dict[int, int]]) -> list[Fraction]:

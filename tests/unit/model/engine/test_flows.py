@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nupa.model.engine import fluid_compiled
-from nupa.model.engine.flows import flows
-from nupa.model.engine.fluid import Done, fluid
+from nupa.model.engine.flows import compiled
+from nupa.model.engine.flows.operations import Done, fluid
+from nupa.model.engine.flows.plans import flows
 from nupa.model.engine.message import message, wire_bytes
 from nupa.model.engine.routes import GraphRoutes, LevelRoutes
 from nupa.model.engine.stages import stages
@@ -330,7 +330,7 @@ def test_what_is_sent_is_received_and_no_link_is_above_its_rate(
     assert done.ends_ns == _run(network, work, drawn).ends_ns, "the same again"
 
 
-@pytest.mark.skipif(not fluid_compiled.is_built(), reason="nupa._model is not built")
+@pytest.mark.skipif(not compiled.is_built(), reason="nupa._model is not built")
 @given(_works(), st.booleans())
 @settings(deadline=None)
 def test_the_engine_in_c_finds_what_the_one_in_python_finds(
@@ -349,7 +349,7 @@ def test_the_engine_in_c_finds_what_the_one_in_python_finds(
     assert parts[0] == pytest.approx(parts[1], abs=1e-6)
 
 
-@pytest.mark.skipif(not fluid_compiled.is_built(), reason="nupa._model is not built")
+@pytest.mark.skipif(not compiled.is_built(), reason="nupa._model is not built")
 def test_the_engine_in_c_names_operations_that_wait_in_a_circle() -> None:
     network = one_switch(2, WIRE)
     with pytest.raises(ModelError, match="operation 0 never starts"):

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nupa.model.engine import fluid_compiled
-from nupa.model.engine.fluid import fluid
-from nupa.model.engine.packets import run
+from nupa.model.engine.flows import compiled
+from nupa.model.engine.flows.operations import fluid
+from nupa.model.engine.packets.run import run
+from nupa.model.engine.packets.transfers import transfers
 from nupa.model.engine.routes import GraphRoutes
-from nupa.model.engine.transfers import transfers
 from nupa.model.network.build import graph
 from nupa.model.network.generators import fat_tree, one_switch
 from nupa.model.network.network import Network
 from nupa.model.work.phase import RankOperation
 
-built = pytest.mark.skipif(not fluid_compiled.is_built(), reason="nupa._model is not built")
+built = pytest.mark.skipif(not compiled.is_built(), reason="nupa._model is not built")
 LONG_BYTES = 4 << 20
 #: DCQCN recovers in steps of 55 µs after each change of flows: long is 0.1 s and more.
 DCQCN_LONG = {"roce-25": 320 << 20, "roce-100": 1280 << 20}

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nupa.model.engine.flows import flows
-from nupa.model.engine.loads import energy_pj
+from nupa.model.engine.flows.loads import energy_pj
+from nupa.model.engine.flows.plans import flows
 from nupa.model.engine.message import message
 from nupa.model.errors import ModelError
 from nupa.model.network.energy import by_medium, fabric_power, path_energy, with_media

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nupa.model.engine import fluid_compiled
-from nupa.model.engine.fluid import fluid
-from nupa.model.engine.packets import PacketTransfer, run
-from nupa.model.engine.protocol import PacketProtocol
+from nupa.model.engine.flows import compiled
+from nupa.model.engine.flows.operations import fluid
+from nupa.model.engine.packets.protocol import PacketProtocol
+from nupa.model.engine.packets.run import PacketTransfer, run
+from nupa.model.engine.packets.transfers import transfers
 from nupa.model.engine.routes import LevelRoutes
-from nupa.model.engine.transfers import transfers
 from nupa.model.errors import ModelError
 from nupa.model.network.build import graph
 from nupa.model.network.generators import fat_tree, one_switch, rail
@@ -23,7 +23,7 @@ from nupa.model.work.phase import RankOperation
 from tests.unit.model.packets.test_packets import EACH, TCP
 from tests.unit.model.packets.topologies import GBPS, star
 
-pytestmark = pytest.mark.skipif(not fluid_compiled.is_built(), reason="nupa._model is not built")
+pytestmark = pytest.mark.skipif(not compiled.is_built(), reason="nupa._model is not built")
 
 LINK = LinkKind("link", 100 * GBPS, 500, 1 << 20)
 SIZE = 1 << 20

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from nupa.model.engine.packets import PacketTransfer, Run, run
-from nupa.model.engine.protocol import PacketProtocol
+from nupa.model.engine.packets.protocol import PacketProtocol
+from nupa.model.engine.packets.run import PacketTransfer, Run, run
 from nupa.model.network.graph import LinkKind
 from tests.unit.model.packets.test_packets import CREDITS, ROCE, TCP, UEC
 from tests.unit.model.packets.topologies import GBPS, dumbbell, star

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nupa.model.engine.packets import PacketTransfer, Run, run
+from nupa.model.engine.packets.run import PacketTransfer, Run, run
 from nupa.model.network.graph import Graph
 from tests.unit.model.packets import topologies as topo
 

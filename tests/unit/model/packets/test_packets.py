@@ -12,9 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nupa.model.engine.message import message
-from nupa.model.engine.packets import PacketTransfer, Run, RunProgress, run
-from nupa.model.engine.protocol import PacketProtocol, protocol_of
-from nupa.model.engine.transfers import critical_stages, transfers
+from nupa.model.engine.packets.protocol import PacketProtocol, protocol_of
+from nupa.model.engine.packets.run import PacketTransfer, Run, RunProgress, run
+from nupa.model.engine.packets.transfers import critical_stages, transfers
 from nupa.model.errors import ModelError
 from nupa.model.network.graph import Graph, LinkKind
 from nupa.model.network.network import Network, NetworkLevel

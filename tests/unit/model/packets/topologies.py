@@ -6,8 +6,8 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from nupa.model.engine.packets import PacketTransfer
-from nupa.model.engine.protocol import PacketProtocol
+from nupa.model.engine.packets.protocol import PacketProtocol
+from nupa.model.engine.packets.run import PacketTransfer
 from nupa.model.network.graph import Graph, LinkKind
 
 GBPS = 1.25e8  # bytes a second

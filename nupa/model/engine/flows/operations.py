@@ -16,8 +16,9 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from nupa.model.engine import fluid_compiled
-from nupa.model.engine.fairness import FlowDemand, max_min
+from nupa.model.engine.flows.compiled import is_built
+from nupa.model.engine.flows.compiled import run as run_compiled
+from nupa.model.engine.flows.fairness import FlowDemand, max_min
 from nupa.model.engine.prepared import Done, FlowClass, OperationTimes, Prepared, prepare
 from nupa.model.engine.routes import Routes
 from nupa.model.network.network import Network
@@ -209,5 +210,5 @@ def fluid(
     """
     made = prepare(network, operations, routes)
     if compiled is None:
-        compiled = fluid_compiled.is_built()
-    return made.done(fluid_compiled.run(made) if compiled else _Engine(made).run())
+        compiled = is_built()
+    return made.done(run_compiled(made) if compiled else _Engine(made).run())

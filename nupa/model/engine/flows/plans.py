@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nupa.model.answer.answer import LinkLoad, StageTime
-from nupa.model.engine.loads import LinkClass, Load, class_name, loads, totals
+from nupa.model.engine.flows.loads import LinkClass, Load, class_name, loads, totals
 from nupa.model.engine.message import serialisation_ns
 from nupa.model.engine.stages import FLOW_RATE, phase_stages, uncovered
 from nupa.model.network.network import Network

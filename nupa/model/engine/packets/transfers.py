@@ -8,8 +8,8 @@ from math import ceil
 
 from nupa.model.answer.answer import StageTime
 from nupa.model.engine.message import MEMORY, message, wire_bytes
-from nupa.model.engine.packets import PacketTransfer, Run
-from nupa.model.engine.protocol import PacketProtocol, protocol_of
+from nupa.model.engine.packets.protocol import PacketProtocol, protocol_of
+from nupa.model.engine.packets.run import PacketTransfer, Run
 from nupa.model.errors import ModelError
 from nupa.model.network.network import Network
 from nupa.model.network.path import Path

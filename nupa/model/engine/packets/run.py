@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nupa.model.answer.answer import LinkLoad
-from nupa.model.engine.protocol import PacketProtocol, protocol_of
+from nupa.model.engine.packets.protocol import PacketProtocol, protocol_of
 from nupa.model.errors import ModelError
 from nupa.model.network.graph import Graph
 
