@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The flow engine of nupa.model: operations that share links, max-min fair, without packets.
  *
- * The same as nupa/model/engine/flows/operations.py, which says how; tests compare both.  Times are in ns,
- * rates in bytes/s.  A class is the flows over the same resources: it counts the bytes that each of
- * them was sent, and a flow ends when that count reaches its own mark. */
+ * The same as nupa/model/engine/flows/operations.py, which says how; tests compare both.  Times are
+ * in ns, rates in bytes/s.  A class is the flows over the same resources: it counts the bytes that
+ * each of them was sent, and a flow ends when that count reaches its own mark. */
 #ifndef NUPA_MODEL_FLOWS_H
 #define NUPA_MODEL_FLOWS_H
 
