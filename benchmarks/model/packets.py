@@ -19,11 +19,11 @@ _BYTES = 2_000_000
 
 def _measure(ports: int) -> dict[str, float]:
     from nupa.model.engine.packets.run import run
-    from tests.unit.model.packets import topologies
+    from nupa.model.validate import htsim
 
-    graph = topologies.fat_tree(ports)
-    work = topologies.permutation(graph.endpoints, _BYTES, seed=1)
-    protocol = topologies.htsim_protocol(adapt=0.0)
+    graph = htsim.fat_tree(ports)
+    work = htsim.permutation(graph.endpoints, _BYTES, seed=1)
+    protocol = htsim.htsim_protocol(adapt=0.0)
     begin, cpu = time.perf_counter(), time.process_time()
     found = run(graph, work, protocols=protocol)
     return {

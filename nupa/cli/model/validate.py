@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from nupa.model.validate.judge import Judged, Judgement, Order
 
 _EPILOG = """\
-ERROR is the mean absolute relative error of time over the cases of a bar; LIMIT is what it may be.
+ERROR is the mean absolute relative error of time over the cases of a bar, for the bar `each case`
+the largest; LIMIT is what it may be.  Rows of that bar run in the packet engine.
 FITTED: figures of profiles were fitted to that file; other files only judge.
 
 examples:
@@ -76,7 +77,6 @@ def _bars(reports: list[Judgement]) -> str:
 
     rows = []
     for report in reports:
-        worst = report.worst
         for verdict in report.verdicts():
             rows.append(
                 (
@@ -87,7 +87,7 @@ def _bars(reports: list[Judgement]) -> str:
                     f"{verdict.error:.1%}",
                     f"{verdict.bar.limit:.0%}",
                     "yes" if verdict.met else "no",
-                    f"{worst.case.label} {worst.error:+.0%}",
+                    f"{verdict.worst.case.label} {verdict.worst.error:+.0%}",
                 )
             )
     head = ("FILE", "FITTED", "BAR", "CASES", "ERROR", "LIMIT", "MET", "WORST CASE")
@@ -100,7 +100,7 @@ def _cases(judged: tuple[Judged, ...]) -> str:
     rows = [
         (
             each.case.label,
-            each.case.network.name,
+            each.case.network_name,
             f"{each.case.measured_ns / 1e3:.2f}",
             f"{each.predicted_ns / 1e3:.2f}",
             f"{each.error:+.1%}",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Compares predictions with published measurements, file by file.
 
-Knows work, networks, predict() and the files of nupa/model/calibration; nothing of the model but
+Knows work, networks, the engines and the files of nupa/model/calibration; nothing of the model but
 its command knows it.
 """

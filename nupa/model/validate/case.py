@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cases: a measured time, and the work and network it was measured with; files and their bars."""
+"""Cases: a measured time, and what it was measured with; files and their bars."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nupa.model.engine.packets.protocol import PacketProtocol
+from nupa.model.engine.packets.run import PacketTransfer, Run
+from nupa.model.network.graph import Graph
 from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.figure import Case as Figures
 from nupa.model.profile.profile import load
@@ -30,16 +33,43 @@ class Case(NamedTuple):
     measured_ns: float
     figures: Figures = "nominal"
 
+    @property
+    def network_name(self) -> str:
+        return self.network.name
 
-Reader = Callable[[Sequence[Line]], Iterator[Case]]
+
+class PacketCase(NamedTuple):
+    """A row whose contention only the packet engine has: transfers on a graph.
+
+    *time_ns* is the time of a run that is compared.
+    """
+
+    label: str
+    graph: Graph
+    transfers: Sequence[PacketTransfer]
+    protocol: PacketProtocol
+    time_ns: Callable[[Run], float]
+    measured_ns: float
+
+    @property
+    def network_name(self) -> str:
+        return self.graph.name
+
+
+AnyCase = Case | PacketCase
+Reader = Callable[[Sequence[Line]], Iterator[AnyCase]]
 
 
 class Threshold(NamedTuple):
-    """The mean absolute relative error of time that the cases in *holds* may have."""
+    """The mean absolute relative error of time that the cases in *holds* may have.
+
+    *each*: the largest error, in place of the mean.
+    """
 
     name: str
     limit: float
-    holds: Callable[[Case], bool]
+    holds: Callable[[AnyCase], bool]
+    each: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,12 +94,19 @@ def everything(limit: float) -> Threshold:
     return Threshold("full range", limit, lambda _case: True)
 
 
+def each_by_packets(limit: float) -> Threshold:
+    """Returns the bar of each single case of the packet engine."""
+    return Threshold("each case", limit, lambda case: isinstance(case, PacketCase), each=True)
+
+
 def at_least(size_bytes: int, limit: float) -> Threshold:
     """Returns the bar over the cases whose plan has that many bytes or more."""
     size = f"{size_bytes // MIB} MiB"
-    return Threshold(
-        f">= {size}", limit, lambda case: case.work.plan(case.network).bytes >= size_bytes
-    )
+
+    def holds(case: AnyCase) -> bool:
+        return isinstance(case, Case) and case.work.plan(case.network).bytes >= size_bytes
+
+    return Threshold(f">= {size}", limit, holds)
 
 
 def pair(profile: str, switches: int = 1) -> Network:

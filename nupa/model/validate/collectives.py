@@ -10,6 +10,7 @@ from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.profile.profile import load
 from nupa.model.validate.case import (
     MIB,
+    AnyCase,
     CalibrationFile,
     Case,
     Line,
@@ -121,8 +122,8 @@ def simai_ratios(lines: Sequence[Line]) -> Iterator[Case]:
         yield Case(f"{kind}, {nodes} nodes: {work.name}", work, network, time_ns)
 
 
-def _size(case: Case) -> int:
-    if not isinstance(case.work, Collective):
+def _size(case: AnyCase) -> int:
+    if not (isinstance(case, Case) and isinstance(case.work, Collective)):
         raise ModelError(f"{case.label} is no collective")
     return case.work.bytes
 

@@ -3,11 +3,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from nupa.model.errors import ModelError
-from nupa.model.validate import collectives, perftest, points
-from nupa.model.validate.case import CalibrationFile, everything
+from nupa.model.validate import collectives, htsim, memchannel, perftest, points
+from nupa.model.validate.case import (
+    AnyCase,
+    CalibrationFile,
+    Line,
+    PacketCase,
+    Threshold,
+    each_by_packets,
+    everything,
+)
 
 PERFTEST = everything(0.05)
+CXL_LATENCY = Threshold("latency", 0.05, lambda case: not isinstance(case, PacketCase))
+
+
+def _cxl(lines: Sequence[Line]) -> Iterator[AnyCase]:
+    """Reads latencies of pairs, and contention for one memory."""
+    yield from points.cxl(lines)
+    yield from memchannel.contention(lines)
+
 
 FILES: tuple[CalibrationFile, ...] = (
     CalibrationFile(
@@ -33,16 +51,24 @@ FILES: tuple[CalibrationFile, ...] = (
     ),
     CalibrationFile(
         "cxl-points",
-        points.cxl,
-        (PERFTEST,),
+        _cxl,
+        (CXL_LATENCY, each_by_packets(0.10)),
         fitted=True,
-        left_out="contention: the packet engine's tests; the DMA channel's claim is no operation",
+        left_out="contention (second case): its load is not in the file; the DMA channel's claim "
+        "is no operation",
     ),
     CalibrationFile(
         "p2p-gpu-bandwidth",
         points.copies,
         (everything(0.05),),
         fitted=True,
+    ),
+    CalibrationFile(
+        "uet-htsim-fct-receiver",
+        htsim.experiments,
+        (each_by_packets(0.10),),
+        left_out="Small permutation; single path.: chance decides which flows share a link, and a "
+        "test shows htsim's time to be the most frequent",
     ),
     *collectives.FILES,
 )

@@ -42,7 +42,8 @@ def _cases(profile: Profile, files: Sequence[str]) -> list[list[Case]]:
         [
             case
             for case in by_name[name].read(lines(by_name[name].name))
-            if case.figures == "nominal"
+            if isinstance(case, Case)
+            and case.figures == "nominal"
             and any(level.profile.name == profile.name for level in case.network.levels)
         ]
         for name in files

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from nupa.model.engine.packets.run import RunProgress, run
 from nupa.model.engine.predict import predict
 from nupa.model.errors import ModelError
-from nupa.model.validate.case import CalibrationFile, Case, Threshold
+from nupa.model.validate.case import AnyCase, CalibrationFile, Case, Threshold
 from nupa.model.validate.data import lines
 
 ORDER_DIFFERENCE = 0.10  # "which is faster" is asked where the measured times differ by more
@@ -20,7 +21,7 @@ ORDER_LIMIT = 0.95
 class Judged(NamedTuple):
     """A case with its prediction."""
 
-    case: Case
+    case: AnyCase
     predicted_ns: float
 
     @property
@@ -29,12 +30,13 @@ class Judged(NamedTuple):
         return self.predicted_ns / self.case.measured_ns - 1
 
 
-class MeanError(NamedTuple):
-    """A bar, the number of its cases, and the mean absolute relative error of time."""
+class BarError(NamedTuple):
+    """A bar, the number of its cases, the error of time that it limits, and its worst case."""
 
     bar: Threshold
     cases: int
     error: float
+    worst: Judged
 
     @property
     def met(self) -> bool:
@@ -48,16 +50,14 @@ class Judgement:
     file: CalibrationFile
     judged: tuple[Judged, ...]
 
-    def verdicts(self) -> Iterator[MeanError]:
+    def verdicts(self) -> Iterator[BarError]:
         for bar in self.file.bars:
-            errors = [abs(each.error) for each in self.judged if bar.holds(each.case)]
-            if not errors:
+            held = [each for each in self.judged if bar.holds(each.case)]
+            if not held:
                 raise ModelError(f"{self.file.name}: no case is {bar.name}")
-            yield MeanError(bar, len(errors), sum(errors) / len(errors))
-
-    @property
-    def worst(self) -> Judged:
-        return max(self.judged, key=lambda each: abs(each.error))
+            worst = max(held, key=lambda each: abs(each.error))
+            mean = sum(abs(each.error) for each in held) / len(held)
+            yield BarError(bar, len(held), abs(worst.error) if bar.each else mean, worst)
 
     def shown(self) -> dict[str, Any]:
         """Returns it as `--json` prints it: errors as fractions, times in ns."""
@@ -79,7 +79,7 @@ class Judgement:
             "cases": [
                 {
                     "case": each.case.label,
-                    "network": each.case.network.name,
+                    "network": each.case.network_name,
                     "measured_ns": each.case.measured_ns,
                     "predicted_ns": each.predicted_ns,
                     "error": each.error,
@@ -93,10 +93,20 @@ def judge(file: CalibrationFile, tick: Callable[[], object] = lambda: None) -> J
     """Predicts each case of a file; *tick* is called after each."""
     judged = []
     for case in file.read(lines(file.name)):
-        network = case.network.at(case.figures)
-        judged.append(Judged(case, predict(case.work, network).time_ns))
+        judged.append(Judged(case, _predicted_ns(case, tick)))
         tick()
     return Judgement(file, tuple(judged))
+
+
+def _predicted_ns(case: AnyCase, tick: Callable[[], object]) -> float:
+    if isinstance(case, Case):
+        return predict(case.work, case.network.at(case.figures)).time_ns
+
+    def progress(_: RunProgress) -> None:
+        tick()
+
+    found = run(case.graph, case.transfers, protocols=case.protocol, progress=progress)
+    return case.time_ns(found)
 
 
 class Order(NamedTuple):
@@ -119,19 +129,20 @@ class Order(NamedTuple):
 
 def order(reports: Sequence[Judgement]) -> Order:
     """Asks of all pairs of cases with the same work which network is faster, across all files."""
-    by_work: dict[tuple[str, int], list[Judged]] = {}
+    by_work: dict[tuple[str, int], list[tuple[Case, float]]] = {}
     for report in reports:
-        for each in report.judged:
-            key = (each.case.work.name, each.case.network.endpoints)
-            by_work.setdefault(key, []).append(each)
+        for case, predicted_ns in report.judged:
+            if isinstance(case, Case):
+                key = (case.work.name, case.network.endpoints)
+                by_work.setdefault(key, []).append((case, predicted_ns))
     pairs = right = 0
     for same in by_work.values():
-        for a, b in combinations(same, 2):
-            if a.case.network.name == b.case.network.name and a.case.work == b.case.work:
+        for (a, a_ns), (b, b_ns) in combinations(same, 2):
+            if a.network.name == b.network.name and a.work == b.work:
                 continue
-            measured = a.case.measured_ns / b.case.measured_ns
+            measured = a.measured_ns / b.measured_ns
             if max(measured, 1 / measured) <= 1 + ORDER_DIFFERENCE:
                 continue
             pairs += 1
-            right += (measured > 1) == (a.predicted_ns > b.predicted_ns)
+            right += (measured > 1) == (a_ns > b_ns)
     return Order(pairs, right)

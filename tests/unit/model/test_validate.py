@@ -46,6 +46,10 @@ def test_every_calibration_file_is_found_and_has_a_name_of_its_own() -> None:
     assert sorted(file.stem for file in files) == data.names()
 
 
+def test_every_calibration_file_is_judged() -> None:
+    assert sorted(file.name for file in FILES) == data.names()
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_each_file_meets_its_bars_or_says_what_is_missing(file: CalibrationFile) -> None:
     verdicts = list(judge(file).verdicts())
@@ -67,7 +71,7 @@ def test_the_error_is_the_mean_of_the_absolute_relative_errors_of_time() -> None
     (verdict,) = report.verdicts()
     assert (verdict.cases, verdict.met) == (2, False)
     assert verdict.error == pytest.approx(0.1)
-    assert abs(report.worst.error) == pytest.approx(0.1)
+    assert abs(verdict.worst.error) == pytest.approx(0.1)
 
 
 def test_a_bar_without_a_case_is_an_error() -> None:

@@ -9,54 +9,24 @@ from random import Random
 import pytest
 
 from nupa.model.engine.packets.protocol import PacketProtocol
-from nupa.model.engine.packets.run import PacketTransfer, Run, run
+from nupa.model.engine.packets.run import PacketTransfer, run
 from nupa.model.network.graph import LinkKind
+from nupa.model.validate import memchannel
 from tests.unit.model.packets.test_packets import CREDITS, ROCE, TCP, UEC
 from tests.unit.model.packets.topologies import GBPS, dumbbell, star
 
+
 # --- MemChannel (NSDI'26): 64 B accesses beside a stream of 4 KiB, one CXL memory -------------
-#: A line of 64 B takes five slots of 16 B, and a flit of 68 B carries four (CXL 3.1, 4.2).
-CXL_LINE = PacketProtocol(header_bytes=4096 // 4, control_bytes=16, credit_bytes=64)
-CXL_RATE = 128 * 64 / 68 * GBPS
-IDLE_NS = 750.0  # a load through the switch (rig b of the same chip)
-#: Lines that one core has under way, and blocks of the stream: not published, the usual ones.
-OUTSTANDING = 16
-
-
-def chains(rank: int, size: int, count: int, first: int) -> list[PacketTransfer]:
-    """Reads of endpoint 2's memory, OUTSTANDING at any time."""
-    header = size // 4
-    return [
-        PacketTransfer(
-            rank, 2, size, (first + at - OUTSTANDING,) if at >= OUTSTANDING else (),
-            read=True, payload_bytes=size, header_bytes=header,
-        )
-        for at in range(count)
-    ]  # fmt: skip
-
-
-def mean_ns(found: Run, first: int, count: int) -> float:
-    taken = [
-        found.times(at).done_ns - found.times(at).start_ns for at in range(first, first + count)
-    ]
-    return sum(taken) / count
-
-
 def test_a_line_beside_a_stream_takes_6_9_times_as_long_and_the_stream_keeps_97_8_percent() -> None:
-    link = LinkKind("link", CXL_RATE, IDLE_NS / 4, 1 << 20)
-    graph = star(3, link)
-    stream = chains(0, 4096, 3000, 0)
-    alone = run(graph, stream, protocols=CXL_LINE)
-    idle = run(graph, [PacketTransfer(1, 2, 64, read=True, payload_bytes=64, header_bytes=16)],
-               protocols=CXL_LINE)  # fmt: skip
-    lines = chains(1, 64, 3000, 3000)
-    both = run(graph, stream + lines, protocols=CXL_LINE)
-    assert idle.time_ns == pytest.approx(IDLE_NS, rel=0.05)
-    together = range(500, 2500)
-    slower = mean_ns(both, 3000 + together[0], len(together)) / idle.time_ns
-    kept = (alone.times(together[-1]).done_ns - alone.times(together[0]).done_ns) / (
-        both.times(together[-1]).done_ns - both.times(together[0]).done_ns
+    stream = memchannel.reads(0, memchannel.BLOCK_BYTES, 0)
+    line = memchannel.reads(1, memchannel.LINE_BYTES, 0)[:1]
+    alone, idle, both = (
+        run(memchannel.memory(), work, protocols=memchannel.PROTOCOL)
+        for work in (stream, line, memchannel.both())
     )
+    assert idle.time_ns == pytest.approx(memchannel.IDLE_NS, rel=0.05)
+    slower = memchannel.line_ns(both) / idle.time_ns
+    kept = memchannel.block_ns(alone) / memchannel.block_ns(both)
     print(f"the line {slower:.2f} x slower, the stream keeps {kept:.1%}")
     assert slower == pytest.approx(6.9, rel=0.10)
     assert kept == pytest.approx(0.978, abs=0.01)

@@ -20,8 +20,9 @@ from nupa.model.network.graph import Graph, LinkKind
 from nupa.model.network.network import Network, NetworkLevel
 from nupa.model.network.path import Cable
 from nupa.model.profile.profile import load
+from nupa.model.validate.htsim import fat_tree
 from nupa.model.work.phase import RankOperation
-from tests.unit.model.packets.topologies import GBPS, dumbbell, fat_tree, line, star
+from tests.unit.model.packets.topologies import GBPS, dumbbell, line, star
 
 CREDITS = PacketProtocol(header_bytes=64, ack_packets=8)
 ROCE = PacketProtocol(
