@@ -13,6 +13,23 @@ from typing import NamedTuple
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
+#: How the numbers of a schema's type are written.
+_KINDS = {
+    "double": FIXED64,
+    "float": FIXED32,
+    "int32": VARINT,
+    "int64": VARINT,
+    "uint32": VARINT,
+    "uint64": VARINT,
+    "sint32": VARINT,
+    "sint64": VARINT,
+    "fixed32": FIXED32,
+    "fixed64": FIXED64,
+    "sfixed32": FIXED32,
+    "sfixed64": FIXED64,
+    "bool": VARINT,
+}
+Scalar = float | int | bool | str | bytes
 _VARINT_BYTES_MAX = 10
 
 
@@ -26,45 +43,68 @@ class WireField(NamedTuple):
     value: int  #: of VARINT, FIXED64 and FIXED32: the bits, without a sign
     data: bytes  #: of BYTES
 
-    def signed(self) -> int:
-        """Returns an int32 or int64: two's complement of 64 bits."""
-        return self.value - (1 << 64) if self.value >> 63 else self.value
+    def scalar(self, kind: str) -> Scalar:
+        """Returns the value of a field of the schema's type *kind*, such as `sint32`.
 
-    def zigzag(self) -> int:
-        return self.value >> 1 ^ -(self.value & 1)
+        WireError: the field has the type of another; a real number is not finite.
+        """
+        if kind == "string":
+            return self.text()
+        if kind == "bytes":
+            return self.octets()
+        return self._number(kind, self._of(_KINDS[kind]).value)
 
-    def double(self) -> float:
-        return self._real(FIXED64, "<d")
+    def values(self, kind: str) -> Iterator[Scalar]:
+        """Yields the values of a repeated field, packed or not.  WireError: as of scalar."""
+        if kind in ("string", "bytes") or self.type != BYTES:
+            yield self.scalar(kind)
+            return
+        wire, offset = _KINDS[kind], 0
+        while offset < len(self.data):
+            if wire == VARINT:
+                value, offset = varint(self.data, offset)
+            else:
+                piece = self.data[offset : offset + _WIDTHS[wire]]
+                if len(piece) < _WIDTHS[wire]:
+                    raise WireError(f"field {self.number}: a number of its list is cut off")
+                value = int.from_bytes(piece, "little")
+                offset += len(piece)
+            yield self._number(kind, value)
 
-    def float32(self) -> float:
-        return self._real(FIXED32, "<f")
+    def unsigned(self) -> int:
+        return self._of(VARINT).value
 
-    def _real(self, kind: int, layout: str) -> float:
-        """Returns the value of a field of that type.  WireError: it is another, or not finite."""
-        if self.type != kind:
-            raise WireError(f"field {self.number} has type {self.type}: a number of type {kind}")
-        found: float = struct.unpack(layout, self.value.to_bytes(_WIDTHS[kind], "little"))[0]
-        if not isfinite(found):
-            raise WireError(f"field {self.number} is {found}: a finite number is needed")
-        return found
+    def octets(self) -> bytes:
+        return self._of(BYTES).data
 
     def text(self) -> str:
         try:
-            return self.data.decode()
+            return self.octets().decode()
         except UnicodeDecodeError as error:
             raise WireError(f"field {self.number} is no UTF-8") from error
 
-    def numbers(self) -> Iterator[int]:
-        """Yields the varints of a repeated field, packed or not."""
-        if self.type == VARINT:
-            yield self.value
-            return
-        if self.type != BYTES:
-            raise WireError(f"field {self.number} has type {self.type}: a list of integers")
-        offset = 0
-        while offset < len(self.data):
-            value, offset = varint(self.data, offset)
-            yield value
+    def _of(self, wire: int) -> WireField:
+        if self.type != wire:
+            raise WireError(f"field {self.number} has type {self.type}: type {wire} is needed")
+        return self
+
+    def _number(self, kind: str, value: int) -> float | int | bool:
+        """Returns what the bits *value* are as of *kind*; of too many bits the lower ones."""
+        if kind == "bool":
+            return bool(value)
+        if kind in ("double", "float"):
+            width, layout = (8, "<d") if kind == "double" else (4, "<f")
+            found: float = struct.unpack(layout, value.to_bytes(width, "little"))[0]
+            if not isfinite(found):
+                raise WireError(f"field {self.number} is {found}: a finite number is needed")
+            return found
+        bits = int(kind[-2:])
+        value &= (1 << bits) - 1
+        if kind.startswith("sint"):
+            return value >> 1 ^ -(value & 1)
+        if kind.startswith(("int", "sfixed")) and value >> bits - 1:
+            return value - (1 << bits)
+        return value
 
 
 def varint(data: bytes, offset: int) -> tuple[int, int]:

@@ -17,11 +17,12 @@ def expand(
     ranks: Sequence[int],
     size_bytes: int,
     after: Sequence[tuple[int, ...]],
-    lane: int = 0,
+    lanes: Sequence[int] = (),
 ) -> list[tuple[int, ...]]:
     """Appends the messages of a collective; returns what each rank then waits for.
 
-    *size_bytes* as NCCL counts: of the whole buffer.  after[i]: what ranks[i] waits for before.
+    *size_bytes* as NCCL counts: of the whole buffer.  after[i]: what ranks[i] waits for before;
+    lanes[i]: the lane of its messages, 0 without.
     all-reduce, all-gather and reduce-scatter are rings; barrier is dissemination; broadcast and
     reduce are binomial trees; the others are direct.
     """
@@ -32,6 +33,7 @@ def expand(
     share = -(-size_bytes // count)
 
     def send(source: int, target: int, bytes_: int, needs: tuple[int, ...]) -> int:
+        lane = lanes[source] if lanes else 0
         steps.append(RankOperation(ranks[source], ranks[target], bytes_, "send", needs, 0, lane))
         return len(steps) - 1
 

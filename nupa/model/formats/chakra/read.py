@@ -19,14 +19,18 @@ from nupa.model.formats.chakra.node import (
     RECV,
     SEND,
     TraceNode,
+    Value,
     nodes,
 )
+from nupa.model.formats.wire import Scalar
 from nupa.model.work.expand import expand
 from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import OPERATIONS_MAX, Schedule
 
 FILE_BYTES_MAX = 256 << 20
 _SUFFIX = re.compile(r"(.*)\.(\d+)\.et")
+#: Lanes of nodes that name none: the CPU's, an accelerator's, and that of communication.
+_CPU, _ACCELERATOR, _COMMUNICATION = range(3)
 _TYPES = {METADATA, MEM_LOAD, MEM_STORE, COMP, SEND, RECV, COLL}
 _COLLECTIVES = (
     "all-reduce",
@@ -68,6 +72,10 @@ def read(path: str) -> Schedule:
     return _TraceAssembly(Path(stem).name, [str(each) for _, each in paths], traces).schedule()
 
 
+def _values(found: Value) -> tuple[Scalar, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
 class _TraceAssembly:
     """Makes operations of the nodes of all ranks."""
 
@@ -77,6 +85,11 @@ class _TraceAssembly:
         self._name = name
         self._sources = sources
         self._traces = traces
+        named = [
+            [node.number("lane") for node in each if "lane" in node.attributes] for each in traces
+        ]
+        #: By rank, the lane of collectives' messages; None where nodes name no lane.
+        self._beside = [max(lanes) + 1 if lanes else None for lanes in named]
         self._steps: list[RankOperation] = []
         self._ends: list[dict[int, tuple[int, ...]]] = [{} for _ in traces]
         self._notes: dict[str, int] = {}
@@ -97,6 +110,18 @@ class _TraceAssembly:
         self._expand(collectives, starts)
         notes = tuple(f"{count} {what}" for what, count in self._notes.items())
         return Schedule(self._name, len(self._traces), self._steps, notes=notes)
+
+    def _lane(self, rank: int, node: TraceNode) -> int:
+        """Returns the lane of a node: computation goes on while messages pass, as on a GPU.
+
+        Nodes of ours name lanes: posts and computations of a thread take turns.
+        """
+        beside = self._beside[rank]
+        if "lane" in node.attributes:
+            return node.number("lane")
+        if node.type in (SEND, RECV, COLL, METADATA):
+            return _COMMUNICATION if beside is None else beside
+        return _CPU if node.attributes.get("is_cpu_op", True) else _ACCELERATOR
 
     def _error(self, rank: int, node: TraceNode, what: str) -> ModelError:
         return ModelError(f"{self._sources[rank]}: node {node.id} ({node.name!r}): {what}")
@@ -133,7 +158,7 @@ class _TraceAssembly:
         if index >= OPERATIONS_MAX:
             raise self._error(rank, node, f"more than {OPERATIONS_MAX} operations")
         self._ends[rank][node.id] = (index,)
-        lane = node.number("lane")
+        lane = self._lane(rank, node)
         if node.type == SEND:
             peer = self._peer(rank, node, "comm_dst")
             name = node.attributes.get("verb", "send")
@@ -150,8 +175,10 @@ class _TraceAssembly:
             operation = "compute"
         if node.type == COLL:
             collectives.append(node)
-        if node.type in (MEM_LOAD, MEM_STORE) and not node.duration_ns:
-            note = "accesses to memory have no duration, and take no time"
+        memory = node.type in (MEM_LOAD, MEM_STORE)
+        if (memory or "num_ops" in node.attributes) and not node.duration_ns:
+            what = "accesses to memory" if memory else "computations, of which num_ops is known,"
+            note = f"{what} have no duration, and take no time"
             self._notes[note] = self._notes.get(note, 0) + 1
         time_ns = node.duration_ns if node.type in (COMP, MEM_LOAD, MEM_STORE) else 0
         if time_ns < 0:
@@ -218,6 +245,14 @@ class _TraceAssembly:
         if "comm_type" not in node.attributes or not 0 <= number < len(_COLLECTIVES):
             raise self._error(rank, node, "has no comm_type from 0 to 9")
         size_bytes = self._size(rank, node)
+        dimensions = node.attributes.get("involved_dim", ())
+        if "pg_name" not in node.attributes and not all(_values(dimensions)):
+            raise self._error(
+                rank,
+                node,
+                f"is of some dimensions of a network, involved_dim {list(_values(dimensions))}: "
+                "which ranks these are, a trace does not say; pg_name names them",
+            )
         for other, its, _ in members:
             if (its.number("comm_type"), self._size(other, its)) != (number, size_bytes):
                 raise self._error(
@@ -232,6 +267,7 @@ class _TraceAssembly:
             [member[0] for member in members],
             size_bytes,
             [(member[2],) for member in members],
+            [self._lane(member[0], member[1]) for member in members],
         )
         if len(self._steps) > OPERATIONS_MAX:
             raise self._error(rank, node, f"more than {OPERATIONS_MAX} operations of collectives")
