@@ -104,15 +104,19 @@ class _Pair:
         self._credit.post()
 
 
+def chunk_bytes(ranks: int) -> int:
+    """Returns the bytes of a slot: a power of two."""
+    each = _STAGING_BYTES // (2 * SLOTS * max(1, ranks - 1))
+    return max(_CHUNK_MIN_BYTES, min(_CHUNK_MAX_BYTES, 1 << each.bit_length() - 1))
+
+
 class Queues(Closing):
     """A device on *host*, and queue pairs to all other ranks."""
 
     def __init__(self, fabric: Fabric, host: HostInfo, board: Board) -> None:
         self._board = board
         peers = [rank for rank in range(board.size) if rank != board.rank]
-        chunk = _STAGING_BYTES // (2 * SLOTS * max(1, len(peers)))
-        chunk = max(_CHUNK_MIN_BYTES, min(_CHUNK_MAX_BYTES, 1 << chunk.bit_length() - 1))
-        self.chunk_bytes = chunk
+        chunk = self.chunk_bytes = chunk_bytes(board.size)
         self._pairs: dict[int, _Pair] = {}
         self._polled = WCBatch(_POLLED)
         wcs = self._polled.array

@@ -68,14 +68,18 @@ class _Channel:
         )  # fmt: skip
 
 
+def chunk_bytes(ranks: int) -> int:
+    """Returns the bytes of a slot: a power of two."""
+    each = _INBOX_BYTES // (SLOTS * ranks)
+    return max(_CHUNK_MIN_BYTES, min(_CHUNK_MAX_BYTES, 1 << each.bit_length() - 1))
+
+
 class Windows(Closing):
     """The inbox of this rank, and windows on those of the ranks that it sends to."""
 
     def __init__(self, fabric: Fabric, host: HostInfo, board: Board) -> None:
         self._fabric, self._host, self._board = fabric, host, board
-        chunk = _INBOX_BYTES // (SLOTS * board.size)
-        chunk = max(_CHUNK_MIN_BYTES, min(_CHUNK_MAX_BYTES, 1 << chunk.bit_length() - 1))
-        self.chunk_bytes = chunk
+        chunk = self.chunk_bytes = chunk_bytes(board.size)
         self._stride = _CHANNEL_HEAD_BYTES + SLOTS * chunk
         self._from: dict[int, _Channel] = {}
         self._to: dict[int, _Channel] = {}

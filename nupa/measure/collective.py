@@ -42,8 +42,6 @@ TYPE_NAMES = {
 }
 REDOP_NAMES = {"add": "sum"}
 
-#: The profile of this machine's fabric.
-PROFILE = "here"
 _SWEEP_MIN_BYTES = 8
 _SWEEP_MAX_BYTES = 4 << 20
 _SIZE_BYTES = 1 << 20
@@ -196,21 +194,24 @@ def row(
 
 
 def predicted_us(job: CollectiveJob, size_bytes: int, algorithm: str) -> float | None:
-    """Returns what the performance model predicts for this machine.
+    """Returns what the performance model predicts for the messages, on this machine.
 
-    None: its profile `here` was not measured (`nupa model calibrate`), or has no such algorithm.
+    None: their mover was not measured (`nupa model calibrate`), or switches execute the algorithm.
     """
     # Imported here: the ranks do without the model.
+    from nupa.measure import collective_model
     from nupa.model.errors import ModelError
-    from nupa.model.profile.profile import load
-    from nupa.model.study.question import predict
 
-    size = "" if job.operation == "barrier" else f":{size_bytes}"
     try:
-        if load(PROFILE).figures["rate"].confidence != "measured":
-            return None
-        work = f"{job.operation}{size}"
-        return predict(work, PROFILE, job.ranks, algorithm=algorithm).time_ns / 1e3
+        return collective_model.predicted_us(
+            job.operation,
+            algorithm,
+            job.ranks,
+            size_bytes,
+            each=reduction.bytes_of(job.type_),
+            root=job.root,
+            over=job.over,
+        )
     except ModelError:
         return None
 
@@ -325,6 +326,8 @@ def render(report: CollectiveReport) -> str:
     mean = sum(place["busbw_gb_per_s"] for place in places) / len(places)
     lines.append(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
     lines.append(f"# Avg bus bandwidth    : {mean:.4g}")
+    if predicted:
+        lines.append("# Model: the messages alone, as calibrated; ranks' own Python is beside it")
     return "\n".join(lines)
 
 

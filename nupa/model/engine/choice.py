@@ -15,6 +15,7 @@ from nupa.model.engine.flows.loads import energy_pj
 from nupa.model.engine.flows.operations import fluid
 from nupa.model.engine.flows.plans import flows
 from nupa.model.engine.message import wire_bytes
+from nupa.model.engine.moves import move_of
 from nupa.model.engine.packets.run import Run, RunProgress, run
 from nupa.model.engine.packets.transfers import critical_stages, transfers
 from nupa.model.engine.prepared import Done
@@ -111,9 +112,12 @@ def _planned(asked: Question, engine: Engine) -> Found:
     energy = energy_pj(network, shared.loads)
     alone = stages(network, plan)
     alone_ns = sum(stage.ns for stage in alone)
-    free = shared.time_ns <= alone_ns * (1 + _SAME)
+    measured = _measured(network, plan)
+    free = measured or shared.time_ns <= alone_ns * (1 + _SAME)
     if engine == "stages" or (engine == "auto" and free):
         why = _alone(network, plan) if free else _ASKED
+        if measured:
+            why = "messages take what was measured of their size"
         return Found("stages", why, alone, shared.links, energy)
     why = (
         _ASKED
@@ -121,6 +125,14 @@ def _planned(asked: Question, engine: Engine) -> Found:
         else f"transfers share {shared.bottleneck}; equal ones have equal parts of it"
     )
     return Found("flows", why, shared.stages, shared.links, energy)
+
+
+def _measured(network: Network, plan: Plan) -> bool:
+    """Returns whether each message's time was measured: a rate of links says less."""
+    return bool(plan.phases) and all(
+        phase.start and move_of(network.levels[phase.level].profile, phase.operation, phase.bytes)
+        for phase in plan.phases
+    )
 
 
 def _listed(asked: Question) -> list[RankOperation]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from nupa.model.answer.answer import StageTime
 from nupa.model.engine.message import interval_ns, message, one_way, serialisation_ns
+from nupa.model.engine.moves import move_of
 from nupa.model.network.network import Network
 from nupa.model.work.phase import Pace, Phase, Plan
 
@@ -30,6 +31,11 @@ def _steps(network: Network, phase: Phase) -> tuple[list[StageTime], StageTime]:
     ]
     if phase.fixed_ns:
         stages.append(StageTime("library", phase.fixed_ns * phase.steps))
+    label = "serialisation" if len(network.levels) == 1 else f"serialisation, {level.name}"
+    move = move_of(path.profile, phase.operation, phase.bytes) if phase.start else None
+    if move:
+        # A measured message has its bytes; those to further peers follow it.
+        return stages, StageTime(label, move.stream * (phase.peers - 1) * phase.steps)
     serial = serialisation_ns(path.profile, phase.bytes, phase.operation)
     per_step = serial * phase.peers * phase.wire
     name, per_step = (
@@ -43,7 +49,6 @@ def _steps(network: Network, phase: Phase) -> tuple[list[StageTime], StageTime]:
         stream = phase.bytes * phase.wire / path.profile["flow_rate"] * 1e9
         if stream > per_step:
             return stages, StageTime(FLOW_RATE, stream * phase.steps)
-    label = "serialisation" if len(network.levels) == 1 else f"serialisation, {name}"
     return stages, StageTime(name if name == phase.limit_name else label, per_step * phase.steps)
 
 

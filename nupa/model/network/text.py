@@ -38,6 +38,9 @@ GENERATORS: dict[str, Callable[..., Network]] = {
 _CALL = re.compile(r"([A-Za-z]\w*)\((.*)\)\Z", re.DOTALL)
 _MEDIUM = re.compile(r"([a-z0-9-]+):([0-9.]+)m?\Z")
 _PAIR_RANKS = 2
+#: This machine: a template, of which `nupa model calibrate` makes a profile for each mover.
+HERE = "here"
+_NOT_CALIBRATED = "here: figures are assumed: `nupa model calibrate` measures this machine"
 
 
 def split(text: str) -> list[str]:
@@ -75,6 +78,8 @@ def parse(text: str, ranks: int = 0) -> Network:
         return _generate(call[1], call[2], name)
     if "/" in name or Path(name).suffix in files.SUFFIXES or name.endswith(".toml"):
         return _file(Path(name), ranks)
+    if name == HERE:
+        return _here(ranks or _PAIR_RANKS)
     # The second kind: what `nupa model calibrate` wrote.
     if name in names("fabric") or (name and (own_folder() / f"{name}.toml").is_file()):
         return of_profile(name, ranks or _PAIR_RANKS)
@@ -83,6 +88,15 @@ def parse(text: str, ranks: int = 0) -> Network:
     if name in GENERATORS:
         return GENERATORS[name]()
     raise ModelError(f"no network {name!r}: {_advice(name)}")
+
+
+def _here(ranks: int) -> Network:
+    """Returns this machine by its best calibrated mover; none: the template, with a note."""
+    for mover in ("shared", "cma", "relay", "pool"):
+        if (own_folder() / f"{HERE}-{mover}.toml").is_file():
+            return of_profile(f"{HERE}-{mover}", ranks)
+    found = of_profile(HERE, ranks)
+    return replace(found, notes=(*found.notes, _NOT_CALIBRATED))
 
 
 def _advice(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,13 @@ from nupa.cli import main
 from nupa.collectives.rank import RANKS_MAX
 from nupa.fabric import Fabric
 from nupa.measure import collective
+from nupa.measure.collective_model import schedule
+from nupa.measure.here import SIZES, Here, write
 from nupa.measure.perf import ITERATIONS_MAX, SIZE_MAX_BYTES, PerfError
-from nupa.model.profile.profile import load, names
-from nupa.model.study.question import predict
+from nupa.model.engine.replay import network_for
+from nupa.model.engine.timeline import Timeline
+from nupa.model.profile.profile import load, own_folder
+from nupa.programs.fabric import temporary_fabric
 
 
 def asked(
@@ -146,17 +151,78 @@ def test_long_times_have_fewer_decimals_and_stay_in_their_column() -> None:
     assert times == ["    1.23", "99999.99", "150485.6", " 1504856", "12345678", "       -"]
 
 
-def test_the_model_predicts_by_a_profile_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = collective.make_job("allreduce", ranks=2, size=1 << 20)
-    monkeypatch.setattr(collective, "PROFILE", "no such profile")
-    assert collective.predicted_us(job, 1 << 20, "ring") is None
-    measured = next(
-        name for name in names("fabric") if load(name).figures["rate"].confidence == "measured"
-    )
-    monkeypatch.setattr(collective, "PROFILE", measured)
-    predicted = collective.predicted_us(job, 1 << 20, "ring")
-    assert predicted == predict("allreduce:1048576", measured, 2, algorithm="ring").time_ns / 1e3
-    assert collective.predicted_us(job, 1 << 20, "no such algorithm") is None
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("NUPA_MOVER", raising=False)
+    load.cache_clear()
+    return tmp_path
+
+
+#: A move of S bytes takes 100 ns + S / 10, and as much from one to the next.
+_MOVES = {
+    f"{row}{part}": [0.0 if part in (" post", " back") else 100 + size / 10 for size in SIZES]
+    for row in ("write", "send", "read")
+    for part in ("", " post", " back", " stream")
+}
+
+
+def calibrated(mover: str) -> None:
+    figures = {"rate": 10e9, "mtu": 65536.0, "post": 20.0, "completion": 100.0}
+    write(Here(f"here-{mover}", "this machine", figures, _MOVES), own_folder())
+
+
+def test_the_model_predicts_messages_of_the_calibrated_mover(home: Path) -> None:
+    assert home
+    job = collective.make_job("allreduce", ranks=2, size=1 << 16)
+    assert collective.predicted_us(job, 1 << 16, "ring") is None
+    calibrated("shared")
+    # Two steps of a half each, one after the other.
+    half_us = (100 + (1 << 15) / 10) / 1e3
+    assert collective.predicted_us(job, 1 << 16, "ring") == pytest.approx(2 * half_us)
+    # To rank 0 and back, whole.
+    whole_us = (100 + (1 << 16) / 10) / 1e3
+    assert collective.predicted_us(job, 1 << 16, "tree") == pytest.approx(2 * whole_us)
+    assert collective.predicted_us(job, 1 << 16, "in-network") is None
+    windows = collective.make_job("allreduce", ranks=2, size=1 << 16, over="windows")
+    assert collective.predicted_us(windows, 1 << 16, "ring") is None
+    calibrated("pool")
+    assert collective.predicted_us(windows, 1 << 16, "ring") == pytest.approx(2 * half_us)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+@pytest.mark.parametrize("operation", collective.COLLECTIVES)
+def test_each_rank_sends_what_the_algorithm_sends(
+    home: Path, operation: str, algorithm: str, ranks: int
+) -> None:
+    assert home
+    calibrated("shared")
+    size = 40 * ranks
+    work = schedule(operation, algorithm, ranks, size, root=ranks - 1)
+    sent = [sum(step.bytes for step in work.steps if step.rank == r) for r in range(ranks)]
+    if algorithm == "ring" and operation in ("allreduce", "reducescatter", "allgather"):
+        rounds = 2 * (ranks - 1) if operation == "allreduce" else ranks - 1
+        assert sent == [40 * rounds] * ranks
+    assert sum(sent) >= (ranks - 1) * (4 if operation == "barrier" else 40)
+    timeline = Timeline(work, network_for(work, "here"))
+    timeline.run()
+    assert min(timeline.arrived) > 0
+
+
+def test_a_calibrated_machine_has_the_models_column(home: Path, folder: Any) -> None:
+    assert home
+    del folder
+    for mover in ("shared", "cma", "relay"):
+        calibrated(mover)
+    job = collective.make_job("allreduce", ranks=2, size=1024, iterations=5, algorithm="ring")
+    with temporary_fabric("collective") as fabric:
+        found = collective.measure(job, fabric=fabric.name, hosts=("host0", "host1"))
+    (row,) = found.results
+    assert row["predicted_us"] == pytest.approx(2 * (100 + 51.2) / 1e3)
+    lines = collective.render(found).splitlines()
+    assert [line.split()[-1] for line in lines[1:4]] == ["model", "time", "(us)"]
+    assert lines[4].split()[-1] == "0.30"
 
 
 def test_wrong_elements_are_said_and_are_the_exit_status(

@@ -14,6 +14,7 @@ from nupa.model.engine.timeline import Timeline
 from nupa.model.errors import ModelError
 from nupa.model.network.text import parse
 from nupa.model.profile.profile import load, own_folder
+from nupa.model.study.question import predict
 from nupa.model.work.phase import RankOperation
 from nupa.model.work.schedule import Schedule
 
@@ -113,3 +114,16 @@ def test_a_machine_that_is_not_calibrated_says_so(home: Path) -> None:
     assert home
     with pytest.raises(ModelError, match=r"here-shared.*`nupa model calibrate` measures"):
         network_for(SCHEDULE, "here")
+
+
+def test_here_is_a_stated_mover_or_warns_that_it_was_not_measured(home: Path) -> None:
+    assert home
+    answer = predict("write:8", "here")
+    assert any("`nupa model calibrate`" in warning for warning in answer.warnings)
+    write(HERE, own_folder())
+    answer = predict("write:8", "here")
+    assert answer.network == "here-shared"
+    assert answer.time_ns == pytest.approx(MOVES["write"][0])
+    # The measured time of a message has its bytes.
+    assert predict(f"send:{SIZES[4]}", "here").time_ns == pytest.approx(MOVES["send"][4])
+    assert not any("`nupa model calibrate`" in warning for warning in answer.warnings)
