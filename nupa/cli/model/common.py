@@ -21,6 +21,7 @@ WORK is a word, its size, and options:
   write:8, read:4K, send:64, atomic:8       one message, as perftest's latency tests time it
   load:64, store:64                         one access to memory of another host
   write-bw:64K,depth=128                    a stream, as perftest's bandwidth tests time it
+  write-bw:64K,qps=4,bidirectional=true     perftest's -q 4 -b, of write, read and send
   allreduce:1G, alltoall:64M, barrier, ...  a collective, as nccl-tests times it
   allreduce:1M..1G                          each power of two from 1 MiB to 1 GiB
   storage:4K,rw=randread,iodepth=32,clients=4,servers=4,transport=tcp    in fio's words

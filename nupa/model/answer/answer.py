@@ -57,9 +57,9 @@ class SampleCheck(NamedTuple):
 class Answer:
     """*low_ns* and *high_ns* follow from the ranges of the profiles' figures.
 
-    *messages*: how many equal operations the time is of (perftest's iterations).  *form*: the
-    plan's, by which it is printed.  *seed*: of an engine that draws random numbers.  ModelError:
-    the time is 0 or no number.
+    *messages*: how many equal operations the time is of (perftest's iterations, times its
+    *directions*).  *form*: the plan's, by which it is printed.  *seed*: of an engine that draws
+    random numbers.  ModelError: the time is 0 or no number.
     """
 
     work: str
@@ -82,6 +82,7 @@ class Answer:
     check: SampleCheck | None = None
     form: str = "time"
     messages: int = 1
+    directions: int = 1
     spans: tuple[TimelineSpan, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
@@ -108,6 +109,8 @@ class Answer:
     def shown(self) -> dict[str, Any]:
         """Returns it as `--json` prints it, and as answer.schema.json describes it."""
         optional: dict[str, Any] = {"energy_pj": self.energy_pj, "seed": self.seed}
+        if self.directions > 1:
+            optional["directions"] = self.directions
         if self.check:
             optional["check"] = self.check._asdict() | {"gap": self.check.gap}
         return {

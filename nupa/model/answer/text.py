@@ -74,9 +74,11 @@ def _latency(one: Answer) -> str:
 
 
 def _bandwidth(one: Answer) -> str:
+    """Returns perftest's line: iterations of one end, and, with -b, the rates of both."""
     seconds, best = one.time_ns / 1e9, one.low_ns / 1e9
+    iterations = one.messages // one.directions
     return (
-        f" {one.bytes // one.messages:<10d} {one.messages:<14d} {one.bytes / best / _MIB:<18.2f} "
+        f" {one.bytes // one.messages:<10d} {iterations:<14d} {one.bytes / best / _MIB:<18.2f} "
         f"{one.bytes / seconds / _MIB:<20.2f} {one.messages / seconds / 1e6:<.6f}"
     )
 

@@ -162,9 +162,16 @@ def _bare(network: Network, plan: Plan) -> Plan:
     ModelError: an endpoint limits it, which packets do not.
     """
     for phase in plan.phases:
-        if phase.in_flight > 1:
+        if phase.outstanding > 1:
             path = network.level_path(phase.level)
-            limit = interval_ns(path, phase.operation, phase.bytes, phase.in_flight)
+            limit = interval_ns(
+                path,
+                phase.operation,
+                phase.bytes,
+                phase.in_flight,
+                phase.queue_pairs,
+                phase.directions,
+            )
             if limit.name in _ENDPOINT:
                 raise ModelError(
                     f"{phase.name} is limited by the endpoint's {limit.name}, not by links"
@@ -191,7 +198,7 @@ def _packets(network: Network, plan: Plan) -> float:
 
 def _of_phase(network: Network, phase: Phase, ranks: int) -> float:
     packet = network.levels[phase.level].profile.get("mtu", float(max(1, phase.bytes)))
-    senders = 1 if phase.pattern == "one" else ranks
+    senders = phase.directions if phase.pattern == "one" else ranks
     return senders * phase.steps * phase.peers * ceil(max(1, phase.bytes) / packet)
 
 

@@ -139,7 +139,7 @@ def _listed(asked: Question) -> list[RankOperation]:
     """Returns the operations for the packet engine.  ModelError: they are too many to list."""
     plan = asked.plan
     count = sum(
-        (1 if phase.pattern == "one" else plan.ranks) * phase.steps * phase.peers
+        (phase.directions if phase.pattern == "one" else plan.ranks) * phase.steps * phase.peers
         for phase in plan.phases
     )
     if count <= OPERATIONS_MAX:

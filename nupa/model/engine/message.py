@@ -8,6 +8,7 @@ from math import ceil
 
 from nupa.model.answer.answer import StageTime
 from nupa.model.engine.moves import move_of
+from nupa.model.engine.packets.protocol import protocol_of
 from nupa.model.errors import ModelError
 from nupa.model.network.path import Path
 from nupa.model.profile.profile import Profile
@@ -31,6 +32,19 @@ def serialisation_ns(profile: Profile, size_bytes: int, operation: str = "write"
     """Returns the time of the payload and its packets' headers on one port."""
     rate = profile["rate"] * profile.get("efficiency", 1.0)
     return wire_bytes(profile, size_bytes, operation) / rate * 1e9
+
+
+def returned_bytes(profile: Profile, size_bytes: int, operation: str) -> float:
+    """Returns what a message puts on the wire the other way: acknowledgements, requests, pulls.
+
+    They share the port with the data of that way, if there are some.
+    """
+    protocol = protocol_of(profile)
+    packets = ceil(size_bytes / profile.get("mtu", max(1, size_bytes)))
+    sent = ceil(packets / protocol.ack_packets) if protocol.ack_packets else 1
+    if protocol.transport == "pull":
+        sent += ceil(packets / protocol.pull_packets)
+    return protocol.control_bytes * (sent + (operation in ANSWERED))
 
 
 def one_way(path: Path, size_bytes: int, operation: str = "write") -> Iterator[StageTime]:
@@ -109,25 +123,45 @@ def _posted(path: Path, operation: str, size_bytes: int) -> Iterator[StageTime]:
     yield StageTime("completion", profile.get("completion"))
 
 
-def interval_ns(path: Path, operation: str, size_bytes: int, in_flight: int) -> StageTime:
-    """Returns what limits a stream of messages, and the time between two of them."""
+def issue_ns(profile: Profile, operation: str) -> float:
+    """Returns the time from one message of a queue pair to its next; 0: no rate is known."""
+    reads = operation == "read" and "read_rate" in profile.figures
+    rate = profile.get("read_rate" if reads else "message_rate")
+    return 1e9 / rate if rate else 0.0
+
+
+def interval_ns(
+    path: Path,
+    operation: str,
+    size_bytes: int,
+    in_flight: int,
+    queue_pairs: int = 1,
+    directions: int = 1,
+) -> StageTime:
+    """Returns what limits a stream of messages, and the time between two of them in one direction.
+
+    Each of *queue_pairs* has *in_flight* and rates of its own; they share the port, the bus, the
+    credits of the endpoint, and the processor of a mover.
+    """
     profile = path.profile
     round_trip = sum(stage.ns for stage in message(path, operation, size_bytes))
-    rate = "read_rate" if operation == "read" and "read_rate" in profile.figures else "message_rate"
     move = move_of(profile, operation, size_bytes)
     if move:
-        return StageTime("message rate", max(move.stream, move.whole / in_flight))
+        return StageTime("message rate", max(move.stream, move.whole / in_flight / queue_pairs))
     serial = serialisation_ns(profile, size_bytes, operation)
+    if directions > 1:
+        rate_per_s = profile["rate"] * profile.get("efficiency", 1.0)
+        serial += returned_bytes(profile, size_bytes, operation) / rate_per_s * 1e9
     limits = [
         StageTime("serialisation", serial / path.share),
-        StageTime("message rate", 1e9 / profile[rate] if rate in profile.figures else 0.0),
-        StageTime("messages in flight", round_trip / in_flight),
+        StageTime("messages in flight", round_trip / in_flight / queue_pairs),
     ]
+    limits.append(StageTime("message rate", issue_ns(profile, operation) / queue_pairs))
     for figure, size in (
-        ("flow_rate", size_bytes),
+        ("flow_rate", size_bytes / queue_pairs),
         ("bus", size_bytes),
         # The adapter fetches one such payload after the other; of long messages only the first.
-        ("single_rate", min(size_bytes, profile.get("mtu", size_bytes))),
+        ("single_rate", min(size_bytes, profile.get("mtu", size_bytes)) / queue_pairs),
     ):
         if figure in profile.figures:
             limits.append(StageTime(figure.replace("_", " "), size / profile[figure] * 1e9))

@@ -88,5 +88,6 @@ def predict(
         check=gap,
         form=plan.form,
         messages=plan.messages,
+        directions=plan.directions,
         spans=found.spans,
     )

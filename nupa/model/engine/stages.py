@@ -63,9 +63,11 @@ def uncovered(pace: Pace, phase: Phase, latencies: list[StageTime]) -> list[Stag
 
 def phase_stages(network: Network, phase: Phase) -> list[StageTime]:
     """Returns the stages of all steps of a phase."""
-    if phase.in_flight > 1:
+    if phase.outstanding > 1:
         path = network.level_path(phase.level)
-        interval = interval_ns(path, phase.operation, phase.bytes, phase.in_flight)
+        interval = interval_ns(
+            path, phase.operation, phase.bytes, phase.in_flight, phase.queue_pairs, phase.directions
+        )
         return [StageTime(interval.name, interval.ns * phase.steps)]
     stages, transfer = _steps(network, phase)
     return [*stages, transfer]

@@ -49,10 +49,17 @@ class Phase:
     pattern: Pattern = "one"
     fixed_ns: float = 0.0
     in_flight: int = 1  #: messages outstanding, where steps do not wait for each other
+    queue_pairs: int = 1  #: of equal streams that share the steps; each has *in_flight*
+    directions: int = 1  #: 2: the peer of pattern "one" does the same the other way
     wire: float = 1.0
     limit: float = 0.0
     limit_name: str = "library's channels"
     start: bool = True
+
+    @property
+    def outstanding(self) -> int:
+        """Returns the messages outstanding of all queue pairs, one way."""
+        return self.in_flight * self.queue_pairs
 
 
 _VARIATION = 3  # of a soft maximum, from nccl-polaris-a100-n2.csv and nccl-h100-10nodes-g4.csv
@@ -180,6 +187,7 @@ class Plan:
     pace: Pace = NO_PACE  #: of a pipelined plan
     form: Form = "time"
     messages: int = 1
+    directions: int = 1  #: both of which *messages* and *bytes* count
     warnings: tuple[str, ...] = ()
     cycle: Cycle | None = None
     parts: tuple[StepPart, ...] = ()

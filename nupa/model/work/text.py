@@ -149,6 +149,14 @@ def _options(text: str, word: Word, given: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def yes(options: Options, name: str) -> bool:
+    """Returns an option, false where it is left out.  ModelError: it is not true or false."""
+    value = options.get(name, "false")
+    if value not in ("true", "false"):
+        raise ModelError(f"{name}={value}: give true or false")
+    return value == "true"
+
+
 def number(options: Options, name: str, default: int) -> int:
     """Returns an option that is a number from 1 up.  ModelError: it is none."""
     value = options.get(name, str(default))
@@ -178,6 +186,8 @@ def _bandwidth(name: str, size_bytes: int, options: Options) -> Work:
         size_bytes,
         in_flight=number(options, "depth", TX_DEPTH),
         messages=number(options, "messages", BW_MESSAGES),
+        qps=number(options, "qps", 1),
+        bidirectional=yes(options, "bidirectional"),
     )
 
 
@@ -205,6 +215,8 @@ def _value(text: str) -> int | bool | str:
 
 
 _VERBS = ("write", "read", "send", "atomic", "load", "store")
+_POSTED = ("write", "read", "send")
+_STREAM = ("depth", "messages", "qps", "bidirectional")
 _CHOICES = ("algorithm", "protocol", "library", "gpus_per_process", "channels")
 _STORAGE = tuple(each.name for each in fields(Storage) if each.name != "bs")
 
@@ -212,7 +224,10 @@ _STORAGE = tuple(each.name for each in fields(Storage) if each.name != "bs")
 def words() -> dict[str, Word]:
     """Returns all kinds of work by their names, in the order of the help."""
     found = {verb: Word(_latency) for verb in _VERBS}
-    found |= {f"{verb}-bw": Word(_bandwidth, ("depth", "messages")) for verb in _VERBS}
+    found |= {
+        f"{verb}-bw": Word(_bandwidth, _STREAM if verb in _POSTED else _STREAM[:2])
+        for verb in _VERBS
+    }
     found |= {name: Word(_collective, _CHOICES, sized=name != "barrier") for name in OPERATIONS}
     found["storage"] = Word(_storage, _STORAGE)
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nupa.model.engine.message import wire_bytes
+from nupa.model.engine.message import returned_bytes, wire_bytes
 from nupa.model.network.energy import BITS, own_links
 from nupa.model.network.network import Network
 from nupa.model.work.phase import Phase
@@ -54,6 +54,8 @@ def loads(network: Network, phase: Phase) -> dict[LinkClass, Load]:
     base = network.base(phase.level)
     profile = network.levels[phase.level].profile
     message = wire_bytes(profile, phase.bytes, phase.operation) * phase.wire
+    if phase.directions > 1:
+        message += returned_bytes(profile, phase.bytes, phase.operation)
     sent = message * phase.peers * phase.steps
     found: dict[LinkClass, Load] = {}
     single = phase.pattern == "one"
@@ -61,7 +63,7 @@ def loads(network: Network, phase: Phase) -> dict[LinkClass, Load]:
     between = phase.pattern == "in-network" and phase.level > base
     for way in () if between else ("out", "in"):
         links, rate = capacity(network, LinkClass(base, way))
-        found[LinkClass(base, way)] = Load(1 if single else links, sent, rate)
+        found[LinkClass(base, way)] = Load(phase.directions if single else links, sent, rate)
     for tier in range(phase.level if between else base, phase.level + 1):
         stacked = tier > base
         if not stacked and network.levels[tier].taper >= 1:
@@ -69,7 +71,9 @@ def loads(network: Network, phase: Phase) -> dict[LinkClass, Load]:
         crossing = _crossing(network, phase, tier)
         for way in ("up", "down"):
             links, rate = capacity(network, LinkClass(tier, way))
-            found[LinkClass(tier, way)] = Load(1 if single else links, sent * crossing, rate)
+            found[LinkClass(tier, way)] = Load(
+                phase.directions if single else links, sent * crossing, rate
+            )
     return found
 
 

@@ -49,7 +49,7 @@ def _limits(network: Network, phase: Phase) -> tuple[list[StageTime], StageTime]
     *latencies, transfer = phase_stages(network, phase)
     base = network.levels[network.base(phase.level)]
     serial = serialisation_ns(base.profile, phase.bytes, phase.operation) * phase.wire
-    if phase.in_flight > 1:
+    if phase.outstanding > 1:
         # Messages in flight: serialisation is one of the limits that the stages have weighed.
         alone = serial * phase.steps / network.level_path(phase.level).share
         return latencies, transfer if transfer.ns > alone * (1 + 1e-9) else StageTime("", 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 
 from nupa.model.answer.answer import StageTime
-from nupa.model.engine.message import MEMORY, message, wire_bytes
+from nupa.model.engine.message import MEMORY, issue_ns, message, wire_bytes
 from nupa.model.engine.packets.protocol import PacketProtocol, protocol_of
 from nupa.model.engine.packets.run import PacketTransfer, Run
 from nupa.model.errors import ModelError
@@ -72,7 +72,7 @@ def _transfer(path: Path, one: RankOperation) -> PacketTransfer:
         read=one.operation in ("read", "load", "atomic"),
         payload_bytes=payload,
         header_bytes=header,
-        busy_ns=1e9 / profile["message_rate"] if "message_rate" in profile.figures else 0.0,
+        busy_ns=issue_ns(profile, one.operation),
         limit_bytes_per_s=rate / max(1, one.bytes),
     )
 

@@ -63,7 +63,7 @@ def test_a_checked_answer_fits_the_schema(capsys: pytest.CaptureFixture[str]) ->
 def test_each_property_of_the_schema_is_printed_by_some_answer() -> None:
     everything = Answer(
         "w", "n", 2, 8, 1.0, 1.0, 1.0, (StageTime("post", 1.0),), "a", "r", "packets", "r",
-        energy_pj=1.0, seed=1, check=SampleCheck("s", 1.0, 1.0),
+        energy_pj=1.0, seed=1, check=SampleCheck("s", 1.0, 1.0), directions=2,
     )  # fmt: skip
     check(everything.shown())
     assert set(everything.shown()) == set(SCHEMA["$defs"]["answer"]["properties"])

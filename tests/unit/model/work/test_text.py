@@ -15,7 +15,7 @@ from nupa.model.errors import ModelError
 from nupa.model.network import text as networks
 from nupa.model.work.collective import Collective
 from nupa.model.work.collectives.names import OPERATIONS
-from nupa.model.work.perftest import ATOMIC_BYTES, TX_DEPTH, Perftest
+from nupa.model.work.perftest import ATOMIC_BYTES, QPS_MAX, TX_DEPTH, Perftest
 from nupa.model.work.text import BW_MESSAGES, parse, parse_all, words
 
 MIB = 1 << 20
@@ -25,6 +25,8 @@ def test_verbs_are_latency_unless_bandwidth_is_asked() -> None:
     assert parse("write:8") == Perftest("write", 8)
     assert parse("write-bw:64K") == Perftest("write", 65536, TX_DEPTH, BW_MESSAGES)
     assert parse("read-bw:1M,depth=16,messages=5") == Perftest("read", MIB, 16, 5)
+    both = Perftest("send", 8, TX_DEPTH, BW_MESSAGES, qps=QPS_MAX, bidirectional=True)
+    assert parse("send-bw:8,qps=16384,bidirectional=true") == parse(both.name) == both
     assert parse("write-bw:64K,depth=1").name == "write-bw:65536"
     assert parse("barrier").name == "barrier"
 
@@ -81,6 +83,10 @@ def test_each_collective_is_a_word() -> None:
         ("ib_atomic_bw:16", "write ib_atomic_bw:8"),
         ("write:8,depth=4", "it takes no options"),
         ("write-bw:8,depth=0", "depth=0: give a number from 1 up"),
+        ("write-bw:8,qps=0", "qps=0: give a number from 1 up"),
+        ("write-bw:8,qps=16385", "qps=16385: give a number from 1 to 16384"),
+        ("write-bw:8,bidirectional=1", "bidirectional=1: give true or false"),
+        ("atomic-bw:8,qps=2", "it takes depth=…, messages=…"),
         ("allreduce:8,ring", "it takes algorithm=…"),
         ("allreduce:8,algorithm=pat", "all-reduce has no algorithm 'pat'"),
         ("@/none/such.toml", "/none/such.toml: No such file"),
