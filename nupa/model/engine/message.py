@@ -144,7 +144,10 @@ def interval_ns(
     credits of the endpoint, and the processor of a mover.
     """
     profile = path.profile
-    round_trip = sum(stage.ns for stage in message(path, operation, size_bytes))
+    round_trip = sum(
+        stage.ns / path.ways if stage.name == "serialisation" else stage.ns
+        for stage in message(path, operation, size_bytes)
+    )
     move = move_of(profile, operation, size_bytes)
     if move:
         return StageTime("message rate", max(move.stream, move.whole / in_flight / queue_pairs))
@@ -153,7 +156,7 @@ def interval_ns(
         rate_per_s = profile["rate"] * profile.get("efficiency", 1.0)
         serial += returned_bytes(profile, size_bytes, operation) / rate_per_s * 1e9
     limits = [
-        StageTime("serialisation", serial / path.share),
+        StageTime("serialisation", serial / (path.share * path.ways)),
         StageTime("messages in flight", round_trip / in_flight / queue_pairs),
     ]
     limits.append(StageTime("message rate", issue_ns(profile, operation) / queue_pairs))

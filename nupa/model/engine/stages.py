@@ -40,7 +40,7 @@ def _steps(network: Network, phase: Phase) -> tuple[list[StageTime], StageTime]:
     per_step = serial * phase.peers * phase.wire
     name, per_step = (
         level.name,
-        per_step / (path.share * network.levels[network.base(phase.level)].ways),
+        per_step / (path.share * path.ways),
     )
     if phase.limit and phase.bytes * phase.peers / phase.limit * 1e9 > per_step:
         name, per_step = phase.limit_name, phase.bytes * phase.peers / phase.limit * 1e9

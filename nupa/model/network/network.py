@@ -125,7 +125,8 @@ class Network:
             half = len(links) // 2
             links = (*links[:half], *more, *links[half:])
         share = min(below.taper for below in self.levels[self.base(level) : level + 1])
-        return Path(top.profile, top.switches, links, min(1.0, share))
+        ways = self.levels[self.base(level)].ways
+        return Path(top.profile, top.switches, links, min(1.0, share), ways)
 
     def path(self, a: int, b: int) -> Path:
         return self.level_path(self.level_between(a, b))

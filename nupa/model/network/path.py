@@ -49,12 +49,14 @@ class Path:
     """Between two endpoints of one fabric: *switches* in a row, and a link more than those.
 
     *share* is the part of a port's rate that is left where a level is oversubscribed and busy.
+    *ways*: ports of an endpoint, over which it spreads what it sends; see NetworkLevel.
     """
 
     profile: Profile
     switches: int
     links: tuple[Cable, ...]
     share: float = 1.0
+    ways: float = 1.0
 
     def __post_init__(self) -> None:
         if len(self.links) != self.switches + 1:

@@ -51,7 +51,8 @@ def _limits(network: Network, phase: Phase) -> tuple[list[StageTime], StageTime]
     serial = serialisation_ns(base.profile, phase.bytes, phase.operation) * phase.wire
     if phase.outstanding > 1:
         # Messages in flight: serialisation is one of the limits that the stages have weighed.
-        alone = serial * phase.steps / network.level_path(phase.level).share
+        path = network.level_path(phase.level)
+        alone = serial * phase.steps / (path.share * path.ways)
         return latencies, transfer if transfer.ns > alone * (1 + 1e-9) else StageTime("", 0.0)
     if transfer.name == FLOW_RATE or (phase.limit and transfer.name == phase.limit_name):
         return latencies, transfer

@@ -36,6 +36,16 @@ def test_packets_take_what_the_closed_form_takes(operation: str, options: str, o
         assert whole.time_ns - half.time_ns == pytest.approx(closed.time_ns, rel=0.02)
 
 
+@pytest.mark.parametrize("on", ["ualink-200g", "xgmi-mi300x"])
+def test_a_stream_takes_all_ports_of_an_accelerator(on: str) -> None:
+    pytest.importorskip("nupa._model")
+    work = "write-bw:64K,depth=128,messages="
+    half, whole = (predict(f"{work}{each}", on, 2, engine="packets") for each in (1000, 2000))
+    for engine in ("stages", "flows"):
+        closed = predict(f"{work}1000", on, 2, engine=engine)
+        assert closed.time_ns == pytest.approx(whole.time_ns - half.time_ns, rel=0.02)
+
+
 def test_queue_pairs_have_a_message_rate_each_and_share_the_port() -> None:
     small, four = by_stages("write-bw:2"), by_stages("write-bw:2,qps=4")
     assert four.time_ns == pytest.approx(small.time_ns)
