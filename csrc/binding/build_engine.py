@@ -15,6 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cffi import FFI
@@ -95,21 +96,24 @@ def declarations(text: str) -> str:
     return _INLINE.sub(r"\1;", done.stdout)
 
 
-def engine_source() -> FFI:
-    """Return the FFI whose emit_c_code() writes the module."""
+def source(module: str, headers: Sequence[str]) -> FFI:
+    """Return the FFI whose emit_c_code() writes *module* from the marked parts of *headers*."""
     ffi = FFI()
-    texts = (marked((CSRC / header).read_text(), header) for header in HEADERS)
+    texts = (marked((CSRC / header).read_text(), header) for header in headers)
     ffi.cdef(declarations("\n".join(texts)))
-    includes = "".join(f'#include "{header}"\n' for header in HEADERS)
-    ffi.set_source("nupa._engine", includes)
+    ffi.set_source(module, "".join(f'#include "{header}"\n' for header in headers))
     return ffi
 
 
-def main(argv: list[str]) -> int:
+def engine_source() -> FFI:
+    return source("nupa._engine", HEADERS)
+
+
+def main(argv: Sequence[str], made: Callable[[], FFI] = engine_source) -> int:
     if len(argv) != 2:
-        print("usage: build_engine.py OUT.c", file=sys.stderr)
+        print(f"usage: {Path(argv[0]).name} OUT.c", file=sys.stderr)
         return 2
-    engine_source().emit_c_code(argv[1])
+    made().emit_c_code(argv[1])
     return 0
 
 

@@ -247,7 +247,7 @@ def measure(
         # A rank that was ended is the cause; what the others say is its consequence.
         bad.sort(key=lambda each: (bool(each[1].killed), each[1].returncode >= 0))
         rank, outcome = bad[0]
-        raise PerfError(f"{job.operation} failed: rank {rank} on {hosts[rank]}: {_how(outcome)}")
+        raise PerfError(f"{job.operation} failed: rank {rank} on {hosts[rank]}: {outcome.reason}")
     results = json.loads(outcomes[0].stdout)
     for each in results:
         each["predicted_us"] = predicted_us(job, each["size_bytes"], each["algorithm"])
@@ -276,15 +276,6 @@ def _await(
         if tick is not None:
             tick(0.0)
     return [program.outcome() for program in ranks]
-
-
-def _how(outcome: ProgramOutcome) -> str:
-    if outcome.killed:
-        return outcome.killed
-    if outcome.returncode < 0:
-        return f"ended by signal {-outcome.returncode}"
-    lines = outcome.stderr.strip().splitlines()
-    return lines[-1] if lines else f"ended with {outcome.returncode}"
 
 
 def from_json(text: str) -> CollectiveJob:

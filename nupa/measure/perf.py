@@ -9,7 +9,6 @@ and SEND, the whole operation for READ and ATOMIC.  Bandwidth has *depth* operat
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from nupa.base.errors import LocalError, NupaError
 from nupa.base.quantity import say_bytes
 from nupa.fabric import Fabric
 from nupa.measure.text import UNICODE, ReportGlyphs, format_number, table
-from nupa.programs.pair import PairResult, ProgramOutcome, ProgramPair
+from nupa.programs.pair import PairResult, ProgramPair
 from nupa.programs.perftest import Bandwidth, Kind, Latency, Operation
 
 QpType = Literal["RC", "UC", "UD"]
@@ -226,17 +225,8 @@ def failure(job: PerfJob, result: PairResult, hosts: tuple[str, str]) -> str:
     """Returns one line: ends by a signal come first, then those with a reason, then the killed."""
     ends = [(hosts[0], result.client), (hosts[1], result.server)]
     ends.sort(key=lambda end: (bool(end[1].killed), end[1].returncode >= 0))
-    said = "; ".join(f"{host}: {_how(outcome)}" for host, outcome in ends if not outcome.ok)
+    said = "; ".join(f"{host}: {outcome.reason}" for host, outcome in ends if not outcome.ok)
     return f"{job.operation} {job.kind} failed: {said}"
-
-
-def _how(outcome: ProgramOutcome) -> str:
-    if outcome.killed:
-        return outcome.killed
-    if outcome.returncode < 0:
-        return f"ended by {signal.Signals(-outcome.returncode).name}"
-    lines = outcome.stderr.strip().splitlines()
-    return lines[-1] if lines else f"ended with {outcome.returncode}"
 
 
 def from_json(text: str) -> PerfJob:

@@ -51,6 +51,16 @@ class ProgramOutcome:
     def ok(self) -> bool:
         return self.returncode == 0 and not self.killed
 
+    @property
+    def reason(self) -> str:
+        """Says in one line how a failed program ended."""
+        if self.killed:
+            return self.killed
+        if self.returncode < 0:
+            return f"ended by {signal.Signals(-self.returncode).name}"
+        lines = self.stderr.strip().splitlines()
+        return lines[-1] if lines else f"ended with {self.returncode}"
+
     def check(self) -> ProgramOutcome:
         """Returns itself; ProgramError if the program failed."""
         if not self.ok:
