@@ -4,34 +4,78 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
+from nupa.cli.common.argument import count, size
 from nupa.cli.common.command import Subparsers, add_command
+from nupa.topology.topology import EXTENT_BYTES, POOL_BYTES_MAX
+
+if TYPE_CHECKING:
+    from nupa.topology.topology import Topology
 
 _EPILOG = """\
+docs/topology.md describes topology files.
+
 examples:
   nupa up                                  the preset `pair`: two hosts, one switch
-  nupa up --topology rack24 --name rack    24 hosts
-  nupa up --topology ./lab.toml --name lab a topology of your own (its TOML: see the presets)
+  nupa up --hosts 8 --pool 4G              eight hosts on one switch, and memory that they share
+  nupa up --topology rack24 --fabric rack  24 hosts
+  nupa up --topology ./lab.toml --fabric lab
 """
 
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "up", "make a fabric", _EPILOG, run)
-    parser.add_argument(
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument(
+        "--hosts", type=count, metavar="N", help="make N hosts on one switch (default: 2)"
+    )
+    shape.add_argument(
         "--topology",
-        default="pair",
         metavar="FILE|PRESET",
         help="use a preset (pair, rack24, storage16, gpu24) or a TOML file (default: pair)",
     )
-    parser.add_argument("--name", default="default", help="name the fabric (default: default)")
+    parser.add_argument(
+        "--pool",
+        type=_pool,
+        metavar="SIZE",
+        help="let hosts share this much memory, as 512M or 4G (default: by their number)",
+    )
+    parser.add_argument(
+        "--fabric",
+        "--name",
+        dest="name",
+        metavar="NAME",
+        default="default",
+        help="name the fabric (default: default)",
+    )
+
+
+def _pool(text: str) -> int:
+    found = size(EXTENT_BYTES)(text)
+    if not 0 < found <= POOL_BYTES_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size from 64 KiB to 1 TiB")
+    return found
+
+
+def _topology(args: argparse.Namespace) -> Topology:
+    from nupa.fabric import default_topology
+    from nupa.topology import file as topology_file
+
+    topology = (
+        default_topology(args.hosts) if args.hosts else topology_file.load(args.topology or "pair")
+    )
+    if args.pool is not None:
+        topology.segment = topology.segment.with_pool(args.pool)
+    return topology
 
 
 def run(args: argparse.Namespace) -> int:
+    from nupa.base.quantity import say_count
     from nupa.fabric import Fabric, registry
     from nupa.netdev import state
-    from nupa.topology import file as topology_file
 
-    topology = topology_file.load(args.topology)
+    topology = _topology(args)
     registry.collect_all()
     if args.name in state.names():
         from nupa.netdev.down import sweep
@@ -39,9 +83,10 @@ def run(args: argparse.Namespace) -> int:
         sweep(args.name)
     with Fabric.create(args.name, topology) as fabric:
         hosts = fabric.hosts
-        switches = {port.node for port in fabric.ports if port.is_switch}
+        switches = len({port.node for port in fabric.ports if port.is_switch})
+        names = hosts[0].name if len(hosts) == 1 else f"{hosts[0].name} to {hosts[-1].name}"
         print(
-            f"{args.name} is up: {len(hosts)} hosts ({hosts[0].name} to {hosts[-1].name}), "
-            f"{len(switches)} {'switch' if len(switches) == 1 else 'switches'}"
+            f"{args.name} is up: {say_count(len(hosts), 'host')} ({names}), "
+            f"{switches} {'switch' if switches == 1 else 'switches'}"
         )
     return 0

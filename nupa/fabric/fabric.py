@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     from nupa.topology.topology import Topology
 
 
-def default_topology() -> Topology:
-    """Returns the topology of a fabric that is made because none is up: the preset `pair`.
+def default_topology(hosts: int = 2) -> Topology:
+    """Returns the topology of a fabric that is made because none is up: the preset `pair`, with
+    this many hosts.
 
     It does not read the preset's file, since tomllib takes 10 ms to import.
     """
     from nupa.topology.topology import star
 
-    return star(2)
+    return star(hosts)
 
 
 class Fabric(OpenFabric):

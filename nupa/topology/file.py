@@ -1,32 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Topologies as TOML: the presets of this package and the user's own files.
 
-link_layer = "ethernet"      # or "infiniband"
-
-[link]                       # the default of all links
-width = 4                    # lanes
-speed = "Gen5"               # or mega-transfers a second per lane
-
-[segment]                    # sizes, if not the defaults: slots, ring_lines, pool_bytes, …
-
-[[switch]]
-name = "switch0"
-ports = 24
-
-[[host]]                     # its link: width, speed
-name = "host"                # with count: host0, host1, … from `first` on
-count = 2
-switch = "switch0"           # port = N: a certain port, else the lowest free one
-
-[[trunk]]                    # its link: width, speed
-between = ["switch0", "switch1"]
-ports = [24, 24]             # or the lowest free ones
-
-[[memory]]                   # a device of the CXL switch; with none there is one for each host
-bytes = 268435456            # a multiple of 256 MiB
-count = 2                    # so many of them
-logical = false              # true: for up to 16 hosts,
-dynamic_bytes = 0            # and with dynamic capacity, a multiple of 512 MiB
+docs/topology.md lists the tables and keys.
 """
 
 from __future__ import annotations

@@ -21,6 +21,9 @@ HOSTS_MAX = 254
 PORTS_MAX = 1024
 HOPS_MAX = 15
 NAME_BYTES_MAX = 31
+POOL_BYTES_MAX = 1 << 40
+EXTENTS_MAX = 1 << 20
+EXTENT_BYTES = 64 << 10  # by default: csrc/segment/layout/geometry.c
 # CXL 3.1 8.1.3.8: the granularity of memory behind decoders.
 MEMORY_STEP_BYTES = 256 << 20
 
@@ -95,6 +98,13 @@ class SegmentConfig(NamedTuple):
     pool_bytes: int = 0
     segment_bytes: int = 0
     coherence: str = "hardware"
+
+    def with_pool(self, pool_bytes: int) -> SegmentConfig:
+        """Returns the same with a pool of this size, and extents that are large enough for it."""
+        extent_bytes = self.extent_bytes
+        while pool_bytes > (extent_bytes or EXTENT_BYTES) * EXTENTS_MAX:
+            extent_bytes = 2 * (extent_bytes or EXTENT_BYTES)
+        return self._replace(pool_bytes=pool_bytes, extent_bytes=extent_bytes)
 
 
 class MemoryConfig(NamedTuple):
@@ -176,12 +186,16 @@ class Topology:
         return _route_all(self)
 
 
-def star(hosts: int, name: str = "star") -> Topology:
-    """Makes *hosts* hosts (host0, host1, …) on one switch.  TopologyError past HOSTS_MAX."""
+def star(hosts: int, name: str = "star", pool_bytes: int = 0) -> Topology:
+    """Makes *hosts* hosts (host0, host1, …) on one switch; *pool_bytes* of 0: the default.
+
+    TopologyError past HOSTS_MAX.
+    """
     return Topology(
         name,
         switches=(SwitchConfig("switch0", max(hosts, 1)),),
         hosts=tuple(HostConfig(f"host{i}", "switch0") for i in range(hosts)),
+        segment=SegmentConfig(pool_bytes=pool_bytes),
     )
 
 

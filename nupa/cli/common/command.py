@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +34,15 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 class Parser(argparse.ArgumentParser):
     """A parser that reports a wrong command line in one line, as all errors are."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuses unknown words here, where the help of this command is the one to name."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, []
 
     def error(self, message: str) -> object:  # type: ignore[override]
         self.exit(EXIT_USAGE, f"nupa: {message}; see `{self.prog} --help`\n")

@@ -9,6 +9,7 @@ the program's parent.  It leases the host under the control lock before the prog
 from __future__ import annotations
 
 import argparse
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
@@ -17,7 +18,7 @@ from nupa.cli.common.command import Subparsers, add_command
 from nupa.core.mover import Mover
 
 _EPILOG = """\
-If no fabric is up, one is made (two hosts, one switch), which ends with its last user.
+If no fabric is up, one is made (two hosts or --hosts, one switch), which ends with its last user.
 Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
 same one ends nupa.
 
@@ -37,10 +38,16 @@ def add_parser(subparsers: Subparsers) -> None:
         "run a program on a host of a fabric",
         _EPILOG,
         run,
-        usage="nupa run [--fabric NAME] [--host HOST] [--mover MOVER] [--capture FILE] "
-        "[--record FOLDER] -- COMMAND ...",
+        usage="nupa run [--fabric NAME] [--hosts N] [--host HOST] [--mover MOVER] "
+        "[--capture FILE] [--record FOLDER] -- COMMAND ...",
     )
     add_fabric(parser)
+    parser.add_argument(
+        "--hosts",
+        type=count,
+        metavar="N",
+        help="if no fabric is up, make one of N hosts (default: 2)",
+    )
     parser.add_argument(
         "--host", help="run on this host, by name or number (default: the next free one)"
     )
@@ -71,14 +78,22 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.cli.run.program import command_of, environment, run_on
-    from nupa.fabric import Fabric, default_topology
+    from nupa.fabric import Fabric, LocalError, default_topology
 
     command = command_of(args)
     if not args.capture and (args.capture_level or args.capture_snaplen is not None):
         args.parser.error("name a file with --capture")
     if args.capture == "-":
         args.parser.error("stdout belongs to the command: name a file with --capture, or a FIFO")
-    fabric, host = Fabric.lease(args.fabric, args.host, default_topology)
+    fabric, host = Fabric.lease(args.fabric, args.host, lambda: default_topology(args.hosts or 2))
+    if args.hosts not in (None, len(fabric.hosts)):
+        with fabric:
+            raise LocalError(
+                f"--hosts {args.hosts}: the fabric {fabric.name!r} is up with "
+                f"{len(fabric.hosts)}: leave --hosts out, or take it down (`nupa down "
+                f"{fabric.name}`)",
+                errno.EEXIST,
+            )
     env = environment(fabric.path, host.name, args.mover)
     beside = []
     if args.capture:

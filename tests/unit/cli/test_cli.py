@@ -16,7 +16,7 @@ import pytest
 from nupa import cli
 from nupa.cli import commands, main
 from nupa.doctor.checks import LIMITED, MISSING, OK, Check
-from nupa.fabric import Fabric, registry
+from nupa.fabric import Fabric, NupaError, registry
 from nupa.topology.topology import star
 
 Run = Callable[..., str]
@@ -52,9 +52,63 @@ def test_a_topology_of_ones_own_is_taken(nupa: Run, tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text('[[switch]]\nname = "s"\nports = 1\n[[host]]\nname = "h"\nswitch = "s"\n')
     assert nupa("up", "--topology", str(path), "--name", "one") == (
-        "one is up: 1 hosts (h to h), 1 switch\n"
+        "one is up: 1 host (h), 1 switch\n"
     )
     nupa("down", "one")
+
+
+def test_hosts_and_a_pool_need_no_file(nupa: Run, nupa_fails: Run) -> None:
+    assert nupa("up", "--hosts", "8", "--pool", "4G") == (
+        "default is up: 8 hosts (host0 to host7), 1 switch\n"
+    )
+    with Fabric.open() as fabric:
+        assert sum(quota.used for quota in fabric.pool.quotas().values()) == 0
+        fabric.pool.alloc(4 << 30, "all", ()).free()
+        with pytest.raises(NupaError):
+            fabric.pool.alloc((4 << 30) + 1, "more", ())
+    nupa("run", "--hosts", "8", "--", "true")
+    assert (
+        "--hosts 3: the fabric 'default' is up with 8: leave --hosts out, or take it down "
+        "(`nupa down default`)" in nupa_fails("run", "--hosts", "3", "--", "true")
+    )
+    nupa("down")
+    assert nupa("up", "--pool", "1T", "--topology", "rack24").startswith("default is up: 24 hosts")
+    nupa("down")
+
+
+def test_run_makes_a_fabric_of_so_many_hosts(nupa: Run, nupa_fails: Run) -> None:
+    nupa("run", "--hosts", "254", "--host", "host253", "--", "true")
+    assert "there are 255 hosts: a fabric has 1 to 254" in nupa_fails(
+        "run", "--hosts", "255", "--", "true"
+    )
+
+
+@pytest.mark.parametrize("size", ["0", "100", "64K1", "2T", "-1", "1X"])
+def test_a_pool_that_no_fabric_has_is_refused_by_its_option(nupa_fails: Run, size: str) -> None:
+    line = nupa_fails("up", f"--pool={size}", code=2)
+    assert line.startswith(f"nupa: argument --pool: '{size}' is not ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "command"),
+    [
+        (["up", "--foo"], "nupa up"),
+        (["run", "--foo", "--", "true"], "nupa run"),
+        (["fm", "ls", "--foo"], "nupa fm ls"),
+        (["pool", "--foo", "ls"], "nupa pool"),
+        (
+            ["model", "predict", "--foo", "--work", "write:8", "--on", "ib-hdr"],
+            "nupa model predict",
+        ),
+        (["--foo", "up"], "nupa"),
+    ],
+)
+def test_an_unknown_option_names_the_help_of_its_command(
+    nupa_fails: Run, argv: list[str], command: str
+) -> None:
+    assert nupa_fails(*argv, code=2) == (
+        f"nupa: unrecognized arguments: --foo; see `{command} --help`\n"
+    )
 
 
 def test_a_malformed_topology_is_named_with_its_line(nupa_fails: Run, tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from nupa.topology import file as topology_file
 from nupa.topology.file import load, parse, presets
 from nupa.topology.toml_table import FILE_BYTES_MAX
 from nupa.topology.topology import (
@@ -20,6 +22,8 @@ from nupa.topology.topology import (
     TrunkConfig,
 )
 from nupa.topology.topology import star as make_star
+
+PAGE = Path(__file__).parents[3] / "docs" / "topology.md"
 
 
 def parts(topology: Topology) -> tuple[object, ...]:
@@ -184,3 +188,38 @@ def test_a_file_of_the_largest_size_is_read_and_a_larger_one_is_not(tmp_path: Pa
         file.write(b"#")
     with pytest.raises(TopologyError, match="at most 1048576 bytes"):
         load(path)
+
+
+def test_the_file_of_the_page_is_read() -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    topology = parse(text.encode(), "lab.toml", "lab")
+    assert [host.name for host in topology.hosts] == [
+        *(f"client{i}" for i in range(4)),
+        *("server0", "server1"),
+    ]
+    assert topology.segment.pool_bytes == 4 << 30
+
+
+def test_the_page_lists_the_keys_that_are_read() -> None:
+    section = PAGE.read_text().split("\n## Keys\n")[1]
+    rows = re.findall(r"^\|[^|]*\| (`[^|]+) \|", section, re.MULTILINE)
+    listed = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+    source = Path(topology_file.__file__).read_text()
+    read = set(re.findall(r'table?\.(?:get|any|text|number)\("(\w+)"', source))
+    read |= set(re.findall(r'top\.text\("(\w+)"', source)) | {*SegmentConfig._fields}
+    assert listed == read
+
+
+def test_the_presets_of_the_page_are_those_that_there_are() -> None:
+    listed = re.findall(
+        r"^\| `(\w+)` (?:\(the default\) )?\| `\w+`", PAGE.read_text(), re.MULTILINE
+    )
+    assert sorted(listed) == presets()
+
+
+def test_a_large_pool_gets_extents_that_reach_over_it() -> None:
+    assert SegmentConfig().with_pool(1 << 36) == SegmentConfig(pool_bytes=1 << 36)
+    assert SegmentConfig().with_pool(1 << 40) == SegmentConfig(
+        pool_bytes=1 << 40, extent_bytes=1 << 20
+    )
+    assert SegmentConfig(extent_bytes=4096).with_pool(1 << 33).extent_bytes == 8192
