@@ -121,17 +121,23 @@ class Fabric(OpenFabric):
 
     @classmethod
     def lease(
-        cls, name: str | None, host: str | int | None, default: Callable[[], Topology]
+        cls,
+        name: str | None,
+        host: str | int | None,
+        default: Callable[[], Topology],
+        own: Callable[[Fabric], str | None] | None = None,
     ) -> tuple[Fabric, HostInfo]:
         """Returns the fabric, and a host that is leased until the fabric is closed, for `nupa run`.
 
         name None: the fabric "default", else the only one that is up; if none is up, *default()* is
-        made and goes with its last user.  host: a name or index; None: the host with the fewest
-        programs, the first of equals.
+        made and goes with its last user.  host: a name or index; None: the host that *own* returns,
+        else the host with the fewest programs, the first of equals.
         """
         with registry.control_lock():
             fabric, _ = cls._open_or_create_locked(name, default, auto=True)
             try:
+                if host is None and own is not None:
+                    host = own(fabric)
                 chosen = fabric.host(host) if host is not None else fabric._quietest_host()
                 registry.take_lease(fabric._segment, chosen.index)
             except BaseException:

@@ -49,7 +49,8 @@ def add_parser(subparsers: Subparsers) -> None:
         help="if no fabric is up, make one of N hosts (default: 2)",
     )
     parser.add_argument(
-        "--host", help="run on this host, by name or number (default: the next free one)"
+        "--host",
+        help="run on this host, by name or number (default: the next free one; with guests: this machine)",
     )
     add_mover(parser, Mover, "force how bulk is moved; default: the best that both ends can use")
     parser.add_argument(
@@ -77,6 +78,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from nupa.cli.run.own_host import own_host
     from nupa.cli.run.program import command_of, environment, run_on
     from nupa.fabric import Fabric, LocalError, default_topology
 
@@ -85,7 +87,9 @@ def run(args: argparse.Namespace) -> int:
         args.parser.error("name a file with --capture")
     if args.capture == "-":
         args.parser.error("stdout belongs to the command: name a file with --capture, or a FIFO")
-    fabric, host = Fabric.lease(args.fabric, args.host, lambda: default_topology(args.hosts or 2))
+    fabric, host = Fabric.lease(
+        args.fabric, args.host, lambda: default_topology(args.hosts or 2), own_host
+    )
     if args.hosts not in (None, len(fabric.hosts)):
         with fabric:
             raise LocalError(

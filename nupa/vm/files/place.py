@@ -167,18 +167,22 @@ def place_of(name: str) -> MachineFolder:
     return MachineFolder(name, os.path.join(parent(), f"{_PREFIX}{name}"))
 
 
+def machine_of(segment: str) -> MachineFolder | None:
+    """Returns the place of the machine whose guests have the fabric at *segment*; None: no guests
+    do."""
+    _, ours, name = os.path.basename(segment).rpartition(f"nupa-{os.geteuid()}-")
+    return place_of(name) if ours and is_machine(name) else None
+
+
 def bell_of(segment: str) -> str | None:
     """Returns the path of the doorbell of the fabric at *segment*, for a process of this machine.
 
     None: no machine has that fabric, or its guests poll.
     """
-    _, ours, name = os.path.basename(segment).rpartition(f"nupa-{os.geteuid()}-")
-    if not ours or not _NAME.fullmatch(name):
+    place = machine_of(segment)
+    if place is None:
         return None
-    try:
-        path = place_of(name).bell_socket
-    except LocalError:
-        return None
+    path = place.bell_socket
     return path if os.path.exists(path) else None
 
 
