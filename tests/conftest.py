@@ -115,6 +115,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of segments of this test alone; a file that is left in it at the end is a leak."""
     path = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
     monkeypatch.setenv("NUPA_DIR", str(path))
+    monkeypatch.delenv("NUPA_FABRIC", raising=False)
     yield path
     left = [entry.name for entry in path.iterdir()]
     shutil.rmtree(path)

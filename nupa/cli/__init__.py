@@ -19,6 +19,7 @@ import sys
 from collections.abc import Sequence
 
 from nupa.cli.common.command import EXIT_ERROR, Help, Parser, fail
+from nupa.cli.common.fabric import settle
 
 _EPILOG = """\
 examples:
@@ -58,11 +59,20 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=Help,
     )
     parser.add_argument("--version", action="version", version=f"nupa {nupa.__version__}")
+    parser.add_argument("--fabric", metavar="NAME", help="the same as behind the command")
     subparsers = parser.add_subparsers(prog="nupa", metavar="COMMAND", required=True)
     known = commands()
-    for name in argv[:1] if argv and argv[0] in known else known:
+    for name in [meant] if (meant := _command(argv)) in known else known:
         importlib.import_module(f"nupa.cli.{name}").add_parser(subparsers)
     return parser
+
+
+def _command(argv: Sequence[str]) -> str:
+    """Returns the first word behind the options of `nupa` itself."""
+    at = 0
+    while at < len(argv) and argv[at].startswith("--fabric"):
+        at += 1 if "=" in argv[at] else 2
+    return argv[at] if at < len(argv) else ""
 
 
 #: Letters of messages where the locale's encoding has none.
@@ -102,6 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     _print_anywhere()
     try:
+        settle(args)
         code: int = args.run(args)
         sys.stdout.flush()
     except NupaError as error:

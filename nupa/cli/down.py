@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 
+from nupa.cli.common.argument import add_fabric
 from nupa.cli.common.command import Subparsers, add_command, fail
 
 _EPILOG = """\
@@ -20,21 +21,22 @@ examples:
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "down", "take a fabric down", _EPILOG, run)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "name", nargs="?", default="default", help="fabric's name (default: default)"
-    )
-    which.add_argument("--all", action="store_true", help="take down all of your fabrics")
+    what = "take this fabric down (default: NUPA_FABRIC, else `default`)"
+    add_fabric(parser, what, positional=True)
+    parser.add_argument("--all", action="store_true", help="take down all of your fabrics")
     parser.add_argument("--force", action="store_true", help="take it down even if programs use it")
 
 
 def run(args: argparse.Namespace) -> int:
     from nupa.fabric import NupaError, registry
+    from nupa.fabric.meant import default_name
     from nupa.netdev import state
 
+    if args.all and args.fabric is not None:
+        args.parser.error(f"--all takes down all of your fabrics: leave {args.fabric} out")
     if not args.all:
         # Before dead fabrics are collected, because this one may be dead.
-        _remove(args.name, args.force)
+        _remove(args.fabric or default_name(), args.force)
         registry.collect_all()
         return 0
     registry.collect_all()

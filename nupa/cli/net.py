@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import add_fabric, add_json, add_program
+from nupa.cli.common.argument import add_fabric, add_json, add_program, command_of
 from nupa.cli.common.command import EXIT_ERROR, Subparsers, add_command, exit_by_signals, fail
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "net", "manage network interfaces over the fabric: up, down, ls, exec", _EPILOG
     )
+    add_fabric(parser)
     verbs = parser.add_subparsers(prog="nupa net", metavar="COMMAND", required=True)
     _add_up(verbs)
     add_fabric(add_command(verbs, "down", "remove the interfaces of a fabric", _DOWN_EPILOG, _down))
@@ -137,7 +138,7 @@ def _down(args: argparse.Namespace) -> int:
     from nupa.netdev import state
     from nupa.netdev.down import down
 
-    report = down(args.fabric or state.meant_name())
+    report = down(state.meant_name(args.fabric))
     if report.fabric_is == "in use":
         print(f"the fabric {report.fabric} stays: programs use it")
     for host, why in report.left.items():
@@ -152,7 +153,7 @@ def _ls(args: argparse.Namespace) -> int:
     from nupa.netdev.view import interfaces
 
     found, code = [], 0
-    for name in [args.fabric] if args.fabric else state.names():
+    for name in [state.meant_name(args.fabric)] if args.fabric else state.names():
         try:
             found += interfaces(name)
         except FabricError as error:
@@ -170,6 +171,5 @@ def _ls(args: argparse.Namespace) -> int:
 
 def _exec(args: argparse.Namespace) -> int:
     from nupa.cli.run.inside import run_inside
-    from nupa.cli.run.program import command_of
 
     return run_inside(args.fabric, args.host, command_of(args), verbs=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 from typing import Literal
 
-from nupa.cli.common.argument import add_json, add_mover
+from nupa.cli.common.argument import add_fabric, add_json, add_mover
 from nupa.cli.common.command import Subparsers, add_command, fail
 from nupa.core.mover import BETWEEN_PROCESSES
 
@@ -57,7 +57,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="run N operations for each size (default: fewer of larger ones)",
     )
     add_mover(parser, BETWEEN_PROCESSES, "force how bulk data moves (default: the best)")
-    parser.add_argument("--fabric", metavar="NAME", help="use this fabric (default: a new one)")
+    add_fabric(parser, "use this fabric (default: a new one)")
     parser.add_argument(
         "--hosts",
         type=_hosts,

@@ -62,6 +62,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "pool", "manage memory that hosts share: regions and quotas", _EPILOG
     )
+    add_fabric(parser)
     verbs = parser.add_subparsers(prog="nupa pool", metavar="COMMAND", required=True)
     ls = _add(verbs, "ls", "list regions", _LS_EPILOG, _ls)
     ls.add_argument("--leaks", action="store_true", help="list regions that seem unused, and why")

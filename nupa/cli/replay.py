@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import add_json
+from nupa.cli.common.argument import add_fabric, add_json
 from nupa.cli.common.command import EXIT_USAGE, Subparsers, add_command, fail
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--realtime", action="store_true", help="keep the pauses of the capture (default: none)"
     )
-    parser.add_argument(
-        "--fabric", metavar="NAME", help="play on this fabric (default: a new one in this process)"
-    )
+    add_fabric(parser, "play on this fabric (default: a new one in this process)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from nupa.cli.common.argument import add_fabric, add_mover, add_program
+from nupa.cli.common.argument import add_fabric, add_mover, add_program, command_of
 from nupa.cli.common.command import Subparsers, add_command
 from nupa.core.mover import Mover
 
@@ -40,7 +40,6 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.cli.run.inside import run_inside
-    from nupa.cli.run.program import command_of
 
     command = command_of(args, [os.environ.get("SHELL") or "/bin/sh"])
     return run_inside(args.fabric, args.host, command, verbs=True, mover=args.mover)

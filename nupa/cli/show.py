@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli.common.argument import add_json
+from nupa.cli.common.argument import add_fabric, add_json
 from nupa.cli.common.command import Subparsers, add_command
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "show", "show a fabric: hosts, ports, processes, movers, counters", _EPILOG, run
     )
-    parser.add_argument(
-        "name", nargs="?", help="fabric's name (default: `default`, or the only one)"
-    )
+    add_fabric(parser, positional=True)
     parser.add_argument(
         "--counters", action="store_true", help="show the fast channel as CXL.cache requests, too"
     )
@@ -46,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from nupa.core.channel import channels
     from nupa.fabric import Fabric
 
-    with Fabric.open(args.name) as fabric:
+    with Fabric.open(args.fabric) as fabric:
         shown, open_channels = fabric.show(), channels(fabric)
         shown["interfaces"] = _interfaces(fabric.name)
     if args.json:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import count, size
+from nupa.cli.common.argument import add_fabric, count, size
 from nupa.cli.common.command import Subparsers, add_command
 from nupa.topology.topology import EXTENT_BYTES, POOL_BYTES_MAX
 
@@ -41,14 +41,7 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="SIZE",
         help="let hosts share this much memory, as 512M or 4G (default: by their number)",
     )
-    parser.add_argument(
-        "--fabric",
-        "--name",
-        dest="name",
-        metavar="NAME",
-        default="default",
-        help="name the fabric (default: default)",
-    )
+    add_fabric(parser, "name the fabric (default: NUPA_FABRIC, else default)", "--name")
 
 
 def _pool(text: str) -> int:
@@ -73,20 +66,22 @@ def _topology(args: argparse.Namespace) -> Topology:
 def run(args: argparse.Namespace) -> int:
     from nupa.base.quantity import say_count
     from nupa.fabric import Fabric, registry
+    from nupa.fabric.meant import default_name
     from nupa.netdev import state
 
     topology = _topology(args)
+    name = args.fabric or default_name()
     registry.collect_all()
-    if args.name in state.names():
+    if name in state.names():
         from nupa.netdev.down import sweep
 
-        sweep(args.name)
-    with Fabric.create(args.name, topology) as fabric:
+        sweep(name)
+    with Fabric.create(name, topology) as fabric:
         hosts = fabric.hosts
         switches = len({port.node for port in fabric.ports if port.is_switch})
         names = hosts[0].name if len(hosts) == 1 else f"{hosts[0].name} to {hosts[-1].name}"
         print(
-            f"{args.name} is up: {say_count(len(hosts), 'host')} ({names}), "
+            f"{name} is up: {say_count(len(hosts), 'host')} ({names}), "
             f"{switches} {'switch' if switches == 1 else 'switches'}"
         )
     return 0

@@ -15,6 +15,7 @@ from nupa.core.lines import requests, written
 from nupa.core.open_fabric import OpenFabric
 from nupa.core.segment import HostInfo, Segment
 from nupa.fabric import registry
+from nupa.fabric.meant import meant_name, missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,17 +105,13 @@ class Fabric(OpenFabric):
         permission; FabricError: it is damaged, or of another layout version.
         """
         with registry.control_lock():
-            return cls._open_locked(name or registry.meant_name())
+            return cls._open_locked(name or meant_name())
 
     @classmethod
     def _open_locked(cls, name: str) -> Fabric:
         path = registry.find(name)
         if not os.path.lexists(path):
-            up = ", ".join(registry.names()) or "none"
-            raise LocalError(
-                f"no fabric is named {name!r}; up are: {up}; `nupa up --name {name}` makes it",
-                errno.ENOENT,
-            )
+            raise missing(name)
         segment = Segment.open(path)
         registry.use(segment)
         return cls._of(segment)
@@ -160,7 +157,7 @@ class Fabric(OpenFabric):
     def _open_or_create_locked(
         cls, name: str | None, default: Callable[[], Topology], *, auto: bool
     ) -> tuple[Fabric, bool]:
-        name = name or registry.meant_name()
+        name = name or meant_name()
         if name == registry.DEFAULT_NAME and not os.path.lexists(registry.path_of(name)):
             return cls._create_locked(name, default(), auto), True
         return cls._open_locked(name), False

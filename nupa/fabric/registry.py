@@ -358,24 +358,6 @@ def leases(segment: Segment, host: int) -> int:
     return count
 
 
-def meant_name() -> str:
-    """Returns the fabric to use when none is named."""
-    for name in names():
-        collect(name)
-    up = [name for name in names() if is_ours(path_of(name))]
-    if not up:
-        # In a guest: the device that is its machine's fabric.
-        shared = os.environ.get("NUPA_FABRIC")
-        return shared if shared and "/" in shared and os.path.lexists(shared) else DEFAULT_NAME
-    if DEFAULT_NAME in up:
-        return DEFAULT_NAME
-    if len(up) > 1:
-        raise LocalError(
-            f"several fabrics are up, {', '.join(up)}: name one with --fabric", errno.EINVAL
-        )
-    return up[0]
-
-
 def users(path: str) -> str:
     """Returns ' by ib_send_lat (pid 12) on host0, …', as far as the segment says."""
     try:

@@ -20,7 +20,7 @@ from nupa.base.errors import LocalError
 from nupa.base.ownership import open_own
 from nupa.base.process import Process
 from nupa.base.state_file import field
-from nupa.fabric import registry
+from nupa.fabric import meant, registry
 from nupa.netdev.namespace import Netns
 
 _VERSION = 2
@@ -96,13 +96,19 @@ def names() -> list[str]:
     return registry.names_of(".", ".net")
 
 
-def meant_name() -> str:
-    """Returns the fabric to use when none is named: "default", else the only one with interfaces.
+def meant_name(said: str | None = None) -> str:
+    """Returns the name of the fabric *said*, a name or a path; None: NUPA_FABRIC's, else "default",
+    else of the only one with interfaces, else of the only one.
 
-    LocalError: none has interfaces, or several have.
+    LocalError: several have interfaces; none has, and several are up; nothing is at the path.
     """
+    said = said or meant.told_name()
+    if said is not None:
+        return meant.name_of(said)
     found = [name for name in names() if registry.is_ours(path_of(name))]
-    if registry.DEFAULT_NAME in found or not found:
+    if not found:
+        return meant.meant_name()
+    if registry.DEFAULT_NAME in found:
         return registry.DEFAULT_NAME
     if len(found) > 1:
         raise LocalError(

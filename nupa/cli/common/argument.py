@@ -7,13 +7,31 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from nupa.cli.common.command import Parser
+
 if TYPE_CHECKING:
     from nupa.core.mover import Mover
 
+FABRIC_HELP = "use this fabric (default: NUPA_FABRIC, else `default`, or the only one)"
 
-def add_fabric(parser: argparse.ArgumentParser) -> None:
+
+def add_fabric(
+    parser: argparse.ArgumentParser, what: str = FABRIC_HELP, *flags: str, positional: bool = False
+) -> None:
+    """Adds --fabric, also as *flags*; *positional*: also as a word.
+
+    nupa.cli.common.fabric.settle() reads it, also where it stands before this command.
+    """
+    if positional:
+        parser.add_argument("named", nargs="?", metavar="FABRIC", help="the same as --fabric")
     parser.add_argument(
-        "--fabric", metavar="NAME", help="use this fabric (default: `default`, or the only one)"
+        "--fabric",
+        *flags,
+        dest="fabric",
+        metavar="NAME",
+        # An option before the command has set it.
+        default=argparse.SUPPRESS,
+        help=what,
     )
 
 
@@ -27,10 +45,25 @@ def add_json(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 
-def add_program(parser: argparse.ArgumentParser) -> None:
-    """Adds a host and the program to run there; nupa.cli.run.program.command_of() reads it."""
-    parser.add_argument("host", metavar="HOST", help="name or number of the host")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+def add_program(parser: argparse.ArgumentParser, *, on_host: bool = True) -> None:
+    """Adds the program to run, behind options and HOST; command_of() reads it.
+
+    *on_host*: HOST is a word, not an option.
+    """
+    assert isinstance(parser, Parser)
+    if on_host:
+        parser.add_argument("host", metavar="HOST", help="name or number of the host")
+    parser.words_before_program = int(on_host)
+
+
+def command_of(args: argparse.Namespace, default: list[str] | None = None) -> list[str]:
+    """Returns the words of the program, else *default*; None: a program is needed."""
+    command: list[str] = args.command
+    if not command and default is None:
+        args.parser.error("name a command after --")
+    if command and not command[0]:
+        args.parser.error("the command after -- is an empty word: name a program")
+    return command or default or []
 
 
 def count(text: str) -> int:

@@ -35,14 +35,48 @@ class Help(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser that reports a wrong command line in one line, as all errors are."""
 
+    #: Of a command that runs a program: its own words before that; None: it runs none.
+    words_before_program: int | None = None
+
+    def takes(self, option: str) -> bool:
+        return option in self._option_string_actions
+
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Refuses unknown words here, where the help of this command is the one to name."""
-        found, unknown = super().parse_known_args(args, namespace)
+        own = list(args or ())
+        program: list[str] = []
+        if self.words_before_program is not None:
+            own, program = self._split(own, self.words_before_program)
+        found, unknown = super().parse_known_args(own, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        if self.words_before_program is not None:
+            found.command = program
         return found, []
+
+    def _split(self, words: list[str], own: int) -> tuple[list[str], list[str]]:
+        """Returns options and *own* words, in any order, and the program: argparse.REMAINDER would
+        take options behind a word as the program's."""
+        at = 0
+        while at < len(words):
+            word = words[at]
+            if word == "--":
+                return words[:at], words[at + 1 :]
+            if word[:1] != "-":
+                if own == 0:
+                    return words[:at], words[at:]
+                own -= 1
+            elif "=" not in word:
+                meant = [
+                    action
+                    for option, action in self._option_string_actions.items()
+                    if option.startswith(word)
+                ]
+                at += any(action.nargs != 0 for action in meant)
+            at += 1
+        return words, []
 
     def error(self, message: str) -> object:  # type: ignore[override]
         self.exit(EXIT_USAGE, f"nupa: {message}; see `{self.prog} --help`\n")

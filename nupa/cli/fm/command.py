@@ -31,6 +31,7 @@ examples:
 def add_parser(subparsers: Subparsers) -> None:
     what = "manage the CXL switch: bind devices to hosts, give memory to logical devices"
     parser = add_command(subparsers, "fm", what, _EPILOG)
+    add_fabric(parser)
     verbs = parser.add_subparsers(prog="nupa fm", metavar="COMMAND", required=True)
     serve.add_options(_add(verbs, "serve", serve.HELP, serve.EPILOG, serve.run))
     for command in COMMANDS:

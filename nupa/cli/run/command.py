@@ -13,7 +13,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from nupa.cli.common.argument import add_fabric, add_mover, count
+from nupa.cli.common.argument import add_fabric, add_mover, add_program, command_of, count
 from nupa.cli.common.command import Subparsers, add_command
 from nupa.core.mover import Mover
 
@@ -74,12 +74,12 @@ def add_parser(subparsers: Subparsers) -> None:
         help="record each operation of the program's processes, for `nupa model replay`; "
         "programs that talk to each other share a folder",
     )
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    add_program(parser, on_host=False)
 
 
 def run(args: argparse.Namespace) -> int:
     from nupa.cli.run.own_host import own_host
-    from nupa.cli.run.program import command_of, environment, run_on
+    from nupa.cli.run.program import environment, run_on
     from nupa.fabric import Fabric, LocalError, default_topology
 
     command = command_of(args)

@@ -24,7 +24,7 @@ def run_inside(
     *verbs*: it has the verbs of the host, too.  The host is leased, as by `nupa run`, so that the
     fabric stays, and others see the program.
     """
-    name = name or state.meant_name()
+    name = state.meant_name(name)
     up = state.load_up(name)
     host = up.host(which)
 

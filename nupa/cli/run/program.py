@@ -20,8 +20,6 @@ from nupa.cli.common.command import EXIT_ERROR, fail
 from nupa.vm.files.place import bell_of
 
 if TYPE_CHECKING:
-    import argparse
-
     from nupa.fabric import Fabric
 
 _LIBRARIES = os.path.join(os.path.dirname(os.path.realpath(nupa.__file__)), "lib")
@@ -44,15 +42,6 @@ _FORWARDED = {
 WAITED = {*_FORWARDED, signal.SIGCHLD}
 # As in subprocess.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-
-
-def command_of(args: argparse.Namespace, default: list[str] | None = None) -> list[str]:
-    """Returns the words after --, else *default*; None: a command is needed."""
-    command: list[str] = args.command
-    command = command[1:] if command[:1] == ["--"] else command
-    if not command and default is None:
-        args.parser.error("name a command after --")
-    return command or default or []
 
 
 def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:

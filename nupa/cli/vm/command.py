@@ -5,11 +5,19 @@ from __future__ import annotations
 
 import argparse
 
-from nupa.cli.common.argument import add_json, add_mover, add_program, seconds, size
+from nupa.cli.common.argument import (
+    add_fabric,
+    add_json,
+    add_mover,
+    add_program,
+    command_of,
+    seconds,
+    size,
+)
 from nupa.cli.common.command import Subparsers, add_command, exit_by_signals
 from nupa.core.mover import Mover
 
-_NAME_HELP = "the machine's (default: `vm`, or the only one)"
+_NAME_HELP = "use this machine and its fabric (default: NUPA_FABRIC, else `vm`, or the only one)"
 
 _EPILOG = """\
 QEMU guests share one CXL memory, which holds the fabric.  They see the files of this machine,
@@ -32,7 +40,7 @@ nothing.
 examples:
   nupa vm up
   nupa vm up --guests 3 --mem 512M
-  nupa vm up --kind ivshmem --name other         a plain PCI memory device instead of CXL
+  nupa vm up --kind ivshmem --fabric other       a plain PCI memory device instead of CXL
   nupa vm up --kind ivshmem --doorbell           guests wake each other by interrupts
   nupa vm up --topology qemu/two_hosts.toml
   nupa vm up --qemu /usr/bin/qemu-system-x86_64 --coherence software
@@ -97,6 +105,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "run virtual machines on a fabric: up, run, shell, ls, log, start, down, demo",
         _EPILOG,
     )
+    _add_name(parser)
     verbs = parser.add_subparsers(prog="nupa vm", metavar="COMMAND", required=True)
     _add_up(verbs)
     _add_inside(
@@ -106,7 +115,7 @@ def add_parser(subparsers: Subparsers) -> None:
             "run a command in a guest",
             _RUN_EPILOG,
             _run,
-            usage="nupa vm run [--name NAME] [--mover MOVER] HOST -- COMMAND ...",
+            usage="nupa vm run [--fabric NAME] [--mover MOVER] HOST -- COMMAND ...",
         )
     )
     _add_inside(
@@ -116,7 +125,7 @@ def add_parser(subparsers: Subparsers) -> None:
             "run a shell in a guest, on this terminal",
             _SHELL_EPILOG,
             _shell,
-            usage="nupa vm shell [--name NAME] [--mover MOVER] HOST [-- COMMAND ...]",
+            usage="nupa vm shell [--fabric NAME] [--mover MOVER] HOST [-- COMMAND ...]",
         )
     )
     ls = add_command(verbs, "ls", "list machines and their guests", _LS_EPILOG, _ls)
@@ -133,15 +142,13 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_timeout(start)
     down = add_command(verbs, "down", "end the guests, remove the fabric", _DOWN_EPILOG, _down)
     # Not the only one: a machine to take down must be meant.
-    down.add_argument(
-        "name", nargs="?", default="vm", metavar="NAME", help="the machine (default: vm)"
-    )
+    add_fabric(down, "name the machine (default: vm)", "--name", positional=True)
     down.add_argument("--force", action="store_true", help="end it even if commands run in it")
     _add_demo(verbs)
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", help=_NAME_HELP)
+    add_fabric(parser, _NAME_HELP, "--name")
 
 
 def _add_timeout(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +180,7 @@ def _add_up(verbs: Subparsers) -> None:
     parser.add_argument(
         "--topology", metavar="FILE", help="read the machine from TOML; other options override it"
     )
-    parser.add_argument("--name", default="vm", help="name machine and fabric (default: vm)")
+    add_fabric(parser, "name machine and fabric (default: NUPA_FABRIC, else vm)", "--name")
     parser.add_argument(
         "--qemu", metavar="PATH", help="run this qemu-system-x86_64 (default: a downloaded one)"
     )
@@ -187,7 +194,7 @@ def _add_demo(verbs: Subparsers) -> None:
     add_json(parser)
     parser.add_argument("--quick", action="store_true", help="measure one round of few iterations")
     parser.add_argument("--keep", action="store_true", help="leave the machine up afterwards")
-    parser.add_argument("--name", default="demo", help="name the machine (default: demo)")
+    add_fabric(parser, "name machine and fabric (default: demo)", "--name")
     parser.add_argument("--qemu", metavar="PATH", help="run this QEMU, as with `nupa vm up`")
     _add_timeout(parser)
 
@@ -219,22 +226,20 @@ def _start(args: argparse.Namespace) -> int:
     from nupa.vm.machine import machine
 
     exit_by_signals()
-    machine.start(args.name or meant_name(), args.host, say, timeout_s=args.timeout)
+    machine.start(args.fabric or meant_name(), args.host, say, timeout_s=args.timeout)
     return 0
 
 
 def _run(args: argparse.Namespace) -> int:
-    from nupa.cli.run.program import command_of
     from nupa.cli.vm.run import run_in_guest
 
-    return run_in_guest(args.name, args.host, command_of(args), mover=args.mover)
+    return run_in_guest(args.fabric, args.host, command_of(args), mover=args.mover)
 
 
 def _shell(args: argparse.Namespace) -> int:
-    from nupa.cli.run.program import command_of
     from nupa.cli.vm.run import shell_in_guest
 
-    return shell_in_guest(args.name, args.host, command_of(args, []), mover=args.mover)
+    return shell_in_guest(args.fabric, args.host, command_of(args, []), mover=args.mover)
 
 
 def _ls(args: argparse.Namespace) -> int:
@@ -253,12 +258,13 @@ def _ls(args: argparse.Namespace) -> int:
 def _log(args: argparse.Namespace) -> int:
     from nupa.cli.vm.machine import print_logs
 
-    return print_logs(args.name, args.host, args.follow)
+    return print_logs(args.fabric, args.host, args.follow)
 
 
 def _down(args: argparse.Namespace) -> int:
     from nupa.cli.vm.machine import take_down
+    from nupa.vm.files.place import default_name
 
     exit_by_signals()
-    print(take_down(args.name, args.force))
+    print(take_down(args.fabric or default_name(), args.force))
     return 0

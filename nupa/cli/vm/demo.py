@@ -27,8 +27,9 @@ def run(args: argparse.Namespace) -> int:
         return fail(lacking, EXIT_USAGE)
     load = load_note(busy_cpus())
     topology = changed(MachineTopology(), kind=args.kind)
+    name = args.fabric or "demo"
     up = machine.up(
-        args.name, topology, lambda: boot.prepare(args.qemu, say), say, timeout_s=args.timeout
+        name, topology, lambda: boot.prepare(args.qemu, say), say, timeout_s=args.timeout
     )
     kept = False
     try:
@@ -38,13 +39,13 @@ def run(args: argparse.Namespace) -> int:
         kept = args.keep
     finally:
         if not kept:
-            machine.down(args.name, force=True)
+            machine.down(name, force=True)
     if args.json:
         print_json(report.to_json())
     else:
         print(render(report, glyphs_for(sys.stdout.encoding)))
     if kept:
-        say(f"the machine stays: `nupa vm shell host0`, `nupa vm down {args.name}`")
+        say(f"the machine stays: `nupa vm shell host0`, `nupa vm down {name}`")
     return 0 if report.ok else 1
 
 

@@ -16,7 +16,7 @@ from nupa.base.quantity import say_bytes
 from nupa.cli.common.text import table
 from nupa.vm.boot import boot
 from nupa.vm.files import state
-from nupa.vm.files.place import MachineFolder, meant_name, place_of
+from nupa.vm.files.place import MachineFolder, default_name, meant_name, place_of
 from nupa.vm.files.topology import MachineTopology, changed, load
 from nupa.vm.machine import machine
 from nupa.vm.machine.launch import printable
@@ -40,7 +40,7 @@ def boot_up(args: argparse.Namespace) -> str:
         doorbell=args.doorbell,
     )
     up = machine.up(
-        args.name,
+        args.fabric or default_name(),
         topology,
         lambda: boot.prepare(args.qemu, say),
         say,

@@ -95,8 +95,8 @@ def _living(place: MachineFolder, up: MachineState, host: str) -> Guest:
     guest = up.guest(host)
     if guest.state == "dead":
         raise RemoteError(
-            f"{guest.name} is dead: `nupa vm log {guest.name} --name {place.name}` shows its "
-            f"console, `nupa vm start {guest.name} --name {place.name}` starts it again",
+            f"{guest.name} is dead: `nupa vm log {guest.name} --fabric {place.name}` shows its "
+            f"console, `nupa vm start {guest.name} --fabric {place.name}` starts it again",
             errno.EHOSTDOWN,
         )
     return guest

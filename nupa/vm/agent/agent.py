@@ -129,8 +129,8 @@ def try_link(place: MachineFolder, host: str, port: int) -> AgentConnection | No
         if not isinstance(error, ConnectionRefusedError | FileNotFoundError):
             raise FabricError(f"cannot reach {host}: {error.strerror}", error.errno or 0) from error
         raise RemoteError(
-            f"{host} is not up: `nupa vm log {host} --name {place.name}` shows its console, "
-            f"`nupa vm start {host} --name {place.name}` starts it again",
+            f"{host} is not up: `nupa vm log {host} --fabric {place.name}` shows its console, "
+            f"`nupa vm start {host} --fabric {place.name}` starts it again",
             errno.ECONNREFUSED,
         ) from error
 
@@ -140,7 +140,7 @@ def _given_up(place: MachineFolder, host: str, last: RemoteError, wait_s: float)
         return last
     return RemoteError(
         f"{host} did not answer in {wait_s:g} s, it boots or hangs: "
-        f"`nupa vm log {host} --name {place.name}` shows its console",
+        f"`nupa vm log {host} --fabric {place.name}` shows its console",
         errno.ETIMEDOUT,
     )
 

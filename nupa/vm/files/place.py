@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from nupa.base.errors import FabricError, LocalError
 from nupa.base.ownership import is_own, open_own, outer_uid, owner_of
+from nupa.fabric.meant import told_name
 
 #: Ports of each guest's agent, and so commands in a guest at once.
 AGENT_PORTS = 8
@@ -204,17 +205,28 @@ def is_machine(name: str) -> bool:
         return False
 
 
+def default_name() -> str:
+    """Returns the machine to make or to take down where none is named: NUPA_FABRIC's, else "vm".
+
+    A path in NUPA_FABRIC, as `nupa run` sets it, is meant if its fabric is a machine's.
+    """
+    told = told_name()
+    if told and "/" not in told and (told == os.environ["NUPA_FABRIC"] or is_machine(told)):
+        return told
+    return DEFAULT_NAME
+
+
 def meant_name() -> str:
-    """Returns the machine for commands that name none: "vm", else the only one.
+    """Returns the machine for commands that name none: default_name(), else the only one.
 
     LocalError: there are several.
     """
-    up = names()
-    if not up or DEFAULT_NAME in up:
-        return DEFAULT_NAME
+    up, default = names(), default_name()
+    if not up or default != DEFAULT_NAME or default in up:
+        return default
     if len(up) > 1:
         raise LocalError(
-            f"several machines are up, {', '.join(up)}: name one with --name", errno.EINVAL
+            f"several machines are up, {', '.join(up)}: name one with --fabric", errno.EINVAL
         )
     return up[0]
 

@@ -95,7 +95,7 @@ def load_up(place: MachineFolder) -> MachineState:
     state = load(place) if place.exists else None
     if state is None:
         raise LocalError(
-            f"no machine is named {place.name!r}: `nupa vm up --name {place.name}` makes it, "
+            f"no machine is named {place.name!r}: `nupa vm up --fabric {place.name}` makes it, "
             f"`nupa vm ls` lists those that are up",
             errno.ENOENT,
         )

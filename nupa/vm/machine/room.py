@@ -57,7 +57,7 @@ def check_free(place: MachineFolder) -> None:
     if os.path.lexists(registry.path_of(place.name)):
         raise LocalError(
             f"a fabric is named {place.name!r}, and the machine's would have the same name: "
-            f"`nupa down {place.name}` takes it down, --name gives the machine another name",
+            f"`nupa down {place.name}` takes it down, --fabric gives the machine another name",
             errno.EEXIST,
         )
 

@@ -110,7 +110,7 @@ def test_a_fabric_that_is_not_there_is_named(stage: Stage) -> None:
     outcome = stage.run(stage.nupa("run", "--fabric", "rack", "--", "ibv_devices"))
     assert outcome.returncode == 1
     assert outcome.stderr == (
-        "nupa: no fabric is named 'rack'; up are: none; `nupa up --name rack` makes it\n"
+        "nupa: no fabric is named 'rack'; up are: none; `nupa up --fabric rack` makes it\n"
     )
 
 

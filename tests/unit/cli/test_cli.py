@@ -180,7 +180,7 @@ def test_damaged_fabrics_are_listed_with_what_is_wrong(nupa: Run, nupa_fails: Ru
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["show", "x"], "no fabric is named 'x'; up are: none; `nupa up --name x` makes it"),
+        (["show", "x"], "no fabric is named 'x'; up are: none; `nupa up --fabric x` makes it"),
         (["down", "x"], "no fabric is named 'x': `nupa ls` lists them"),
         (["port", "host0", "up"], "no fabric is named 'default'"),
         (["run", "--fabric", "x", "--", "true"], "no fabric is named 'x'"),
@@ -205,7 +205,7 @@ def test_what_cannot_be_done_is_one_line_and_1(
         (["run"], "name a command after --; see `nupa run --help`"),
         (["run", "--"], "name a command after --"),
         (["run", "--mover", "van", "--", "true"], "invalid choice: 'van'"),
-        (["down", "x", "--all"], "not allowed with argument"),
+        (["down", "x", "--all"], "--all takes down all of your fabrics: leave x out"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_2(

@@ -205,7 +205,7 @@ def test_closing_the_link_ends_the_command(guest: MachineFolder) -> None:
 
 
 def test_nobody_at_the_sockets_is_a_guest_that_is_not_up(place: MachineFolder) -> None:
-    with pytest.raises(RemoteError, match=r"host0 is not up: `nupa vm log host0 --name vm`"):
+    with pytest.raises(RemoteError, match=r"host0 is not up: `nupa vm log host0 --fabric vm`"):
         agent.connect(place, "host0", wait_s=0.1)
     listen(place.socket("host0", 0)).close()
     with pytest.raises(RemoteError) as caught:

@@ -85,7 +85,10 @@ def test_up_tells_steps_on_stderr_and_what_is_up_on_stdout(nupa_vm: Run) -> None
         (("up", "--guests", "17"), "`count` is 17: choose 1 to 16"),
         (("up", "--topology", "none.toml"), "none.toml: No such file or directory"),
         (("up", "--name", "a/b"), "'a/b' is not a name for a machine"),
-        (("run", "host0", "--", "true"), "no machine is named 'vm': `nupa vm up --name vm` makes"),
+        (
+            ("run", "host0", "--", "true"),
+            "no machine is named 'vm': `nupa vm up --fabric vm` makes",
+        ),
         (("shell", "host0"), "no machine is named 'vm'"),
         (("start", "host0"), "no machine is named 'vm'"),
         (("log",), "no machine is named 'vm'"),
@@ -220,7 +223,7 @@ def test_a_guest_that_is_not_there_or_dead_is_said(up: Run) -> None:
     os.kill(found[0]["guests"][0]["pid"], signal.SIGKILL)
     code, _, err = up("run", "host0", "--", "true")
     assert code == 1
-    assert "`nupa vm start host0 --name vm` starts it again" in err
+    assert "`nupa vm start host0 --fabric vm` starts it again" in err
 
 
 def test_down_without_a_name_means_vm_and_no_other(nupa_vm: Run) -> None:

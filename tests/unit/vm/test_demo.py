@@ -320,7 +320,7 @@ def downs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def args(**changed: object) -> argparse.Namespace:
-    values = {"name": "demo", "kind": None, "qemu": None, "timeout": 1.0}
+    values = {"fabric": "demo", "kind": None, "qemu": None, "timeout": 1.0}
     flags = {"quick": False, "json": False, "keep": False}
     return argparse.Namespace(**{**values, **flags, **changed})
 

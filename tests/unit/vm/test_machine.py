@@ -360,7 +360,9 @@ def test_several_machines_want_a_name(world: World) -> None:
     world.up("one", small)
     assert place.meant_name() == "one"
     world.up("two", small)
-    with pytest.raises(LocalError, match="several machines are up, one, two: name one with --name"):
+    with pytest.raises(
+        LocalError, match="several machines are up, one, two: name one with --fabric"
+    ):
         place.meant_name()
 
 

@@ -15,7 +15,7 @@ from nupa.cxl.fm.mctp import MANAGER, TAGS, MctpMessage, MessageType, host_endpo
 from nupa.cxl.fm.messages import Cci, FmOpcode
 from nupa.cxl.fm.server.manager import Manager
 from nupa.cxl.function.cci import Code, CommandError
-from nupa.fabric import registry
+from nupa.fabric.meant import meant_name, name_of
 
 _BYTE = 256
 
@@ -39,7 +39,7 @@ class Requests(Closing):
     def open(cls, name: str | None = None) -> Self:
         """Connects to the fabric *name*, or to the default one.  LocalError: no server answers, or
         it is another user's."""
-        return cls(SocketTransport(name or registry.meant_name()))
+        return cls(SocketTransport(name_of(name or meant_name())))
 
     def close(self) -> None:
         self._transport.close()
