@@ -50,7 +50,8 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--host",
-        help="run on this host, by name or number (default: the next free one; with guests: this machine)",
+        help="run on this host, by name or number (default: the next free one; with guests: this "
+        "machine)",
     )
     add_mover(parser, Mover, "force how bulk is moved; default: the best that both ends can use")
     parser.add_argument(
