@@ -27,6 +27,8 @@ HEADERS = (
     "segment/layout/layout.h",
     "segment/segment.h",
     "segment/slot/counters.h",
+    "segment/layout/resource_layout.h",
+    "segment/resource/resource.h",
     "segment/ring/lines.h",
     "region/slot_life.h",
     "region/pool.h",

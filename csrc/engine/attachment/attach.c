@@ -93,6 +93,9 @@ static int prepare_slot(struct nupa_engine *engine)
 	engine->hw = (struct nupa_hw_counters *)(void *)(engine->arena + map.hw_off);
 	engine->qp_entries = (struct nupa_qp_entry *)(void *)(engine->arena + map.qps_off);
 	engine->mr_entries = (struct nupa_mr_entry *)(void *)(engine->arena + map.mrs_off);
+	error = nupa_resource_begin(&engine->resources, fabric, engine->slot_index, engine->arena);
+	if (error)
+		return error;
 	slot->qp_limit = engine->qp_limit = qps;
 	slot->mr_limit = engine->mr_limit = mrs;
 	return 0;

@@ -25,7 +25,7 @@ static int bind_locked(struct nupa_cm_id *id, const struct sockaddr *addr)
 		return error;
 	}
 	id->bound = !cm_addr_is_any(id->src_kind);
-	id->state = CM_BOUND;
+	cm_enter(id, CM_BOUND);
 	return 0;
 }
 
@@ -89,7 +89,7 @@ int nupa_cm_resolve_addr(struct nupa_cm_id *id, const struct sockaddr *src,
 			cm_event_report(id, RDMA_CM_EVENT_ADDR_ERROR, -error);
 		} else {
 			id->bound = true;
-			id->state = CM_ADDR_RESOLVED;
+			cm_enter(id, CM_ADDR_RESOLVED);
 			cm_event_report(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
 		}
 		error = 0;
@@ -104,7 +104,7 @@ int nupa_cm_resolve_route(struct nupa_cm_id *id)
 
 	nupa_engine_lock(id->engine);
 	if (id->state == CM_ADDR_RESOLVED) {
-		id->state = CM_ROUTE_RESOLVED;
+		cm_enter(id, CM_ROUTE_RESOLVED);
 		cm_event_report(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 		error = 0;
 	}
@@ -126,7 +126,7 @@ int nupa_cm_listen(struct nupa_cm_id *id, int backlog)
 		__atomic_store_n(&id->backlog,
 				 backlog > 0 && backlog < BACKLOG_MAX ? backlog : BACKLOG_MAX,
 				 __ATOMIC_RELAXED);
-		id->state = CM_LISTEN;
+		cm_enter(id, CM_LISTEN);
 		nupa_list_add(&id->engine->cm->listeners, &id->listener);
 	}
 	nupa_engine_unlock(id->engine);

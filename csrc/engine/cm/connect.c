@@ -21,7 +21,7 @@ static void refused(struct nupa_cm_id *id)
 	struct nupa_cm_event *event;
 
 	cm_stop_waiting(id);
-	id->state = CM_CLOSED;
+	cm_enter(id, CM_CLOSED);
 	event = datagrams(id) ? cm_event_new(id, RDMA_CM_EVENT_UNREACHABLE, CM_SIDR_UNSUPPORTED)
 			      : cm_event_new(id, RDMA_CM_EVENT_REJECTED, CM_REJ_INVALID_SERVICE);
 	if (!event)
@@ -99,6 +99,7 @@ static int connect_locked(struct nupa_cm_id *id, const struct nupa_cm_param *par
 	if (id->state != CM_ROUTE_RESOLVED || id->multicast_dst || param->private_bytes > most)
 		return EINVAL;
 	id->param = *param;
+	id->qpn = param->qpn;
 	id->param.private_bytes = (uint8_t)most; /* zeros behind the given data */
 	memset(id->param.private_data + param->private_bytes, 0,
 	       sizeof(id->param.private_data) - param->private_bytes);
@@ -133,12 +134,13 @@ static int accept_locked(struct nupa_cm_id *id, void *user, const struct nupa_cm
 {
 	struct cm_wire wire;
 
+	id->qpn = param->qpn;
 	if (id->state == CM_SIDR_RECEIVED && param->private_bytes <= CM_SIDR_REP_PRIVATE_BYTES) {
 		id->user = user;
 		answer_of(id, param, CM_SIDR_REP_PRIVATE_BYTES, &wire);
 		wire.qkey = RDMA_UDP_QKEY;
 		cm_send_id(id, CM_SIDR_REP, CM_SIDR_OK, &wire);
-		id->state = CM_SIDR_DONE;
+		cm_enter(id, CM_SIDR_DONE);
 		return 0;
 	}
 	if (id->state != CM_REQ_RECEIVED || param->private_bytes > CM_REP_PRIVATE_BYTES)
@@ -168,7 +170,7 @@ int nupa_cm_ready(struct nupa_cm_id *id)
 
 	nupa_engine_lock(id->engine);
 	if (id->state == CM_REP_RECEIVED) {
-		id->state = CM_ESTABLISHED;
+		cm_enter(id, CM_ESTABLISHED);
 		cm_send_id(id, CM_RTU, 0, NULL);
 		error = 0;
 	}
@@ -200,7 +202,7 @@ static int reject_locked(struct nupa_cm_id *id, bool for_ece, const struct nupa_
 		return EINVAL;
 	}
 	cm_stop_waiting(id);
-	id->state = CM_CLOSED;
+	cm_enter(id, CM_CLOSED);
 	return 0;
 }
 
@@ -245,7 +247,7 @@ int nupa_cm_notify(struct nupa_cm_id *id, enum ibv_event_type event)
 		error = EISCONN;
 	} else if (event == IBV_EVENT_COMM_EST && id->state == CM_REP_SENT) {
 		cm_stop_waiting(id);
-		id->state = CM_ESTABLISHED;
+		cm_enter(id, CM_ESTABLISHED);
 		cm_event_report(id, RDMA_CM_EVENT_ESTABLISHED, 0);
 		error = 0;
 	}

@@ -187,7 +187,7 @@ int nupa_cm_set_option(struct nupa_cm_id *id, int level, int name, const void *v
 	else
 		error = ENOSYS;
 	if (!error && level == RDMA_OPTION_IB) {
-		id->state = CM_ROUTE_RESOLVED;
+		cm_enter(id, CM_ROUTE_RESOLVED);
 		cm_event_report(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 	}
 	nupa_engine_unlock(id->engine);

@@ -173,6 +173,9 @@ struct nupa_cm_id {
 	uint32_t remote_qpn, psn, remote_psn;
 	struct cm_sent sent;
 	bool remnant; /* the program destroyed it: see repeat.c */
+	uint32_t qpn; /* of the QP that it connects; 0: none yet */
+	bool shown;   /* it is counted as a resource */
+	uint32_t resource;
 };
 
 /* A message for which its ring had no room. */
@@ -216,6 +219,9 @@ int cm_id_new(struct nupa_engine *engine, struct nupa_cm_id **id);
 struct nupa_cm_id *cm_id_find(struct nupa_engine *engine, uint32_t number);
 /* No message and no event finds it from now on. */
 void cm_unlink_id(struct nupa_cm_id *id);
+
+/* show.c: puts it into a state, and shows it so to those that look on (segment/resource). */
+void cm_enter(struct nupa_cm_id *id, enum cm_state state);
 
 /* channel.c: all with the engine's lock. */
 void cm_channel_use(struct nupa_cm_channel *channel);

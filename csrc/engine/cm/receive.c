@@ -126,7 +126,7 @@ static void handle_request(struct nupa_engine *engine, struct nupa_channel *chan
 		refuse(engine, channel, msg, false);
 		return;
 	}
-	id->state = datagrams ? CM_SIDR_RECEIVED : CM_REQ_RECEIVED;
+	cm_enter(id, datagrams ? CM_SIDR_RECEIVED : CM_REQ_RECEIVED);
 	event->child = id;
 	event->conn = id->param;
 	event->conn.private_bytes = datagrams ? CM_SIDR_REQ_PRIVATE_BYTES : CM_REQ_PRIVATE_BYTES;
@@ -144,7 +144,7 @@ static void handle_reply(struct nupa_cm_id *id, const struct nupa_msg *msg,
 		return;
 	}
 	cm_stop_waiting(id);
-	id->state = CM_REP_RECEIVED;
+	cm_enter(id, CM_REP_RECEIVED);
 	id->remote = msg->src_qpn;
 	id->remote_qpn = wire->param.qpn;
 	id->remote_psn = wire->psn & 0xffffff;
@@ -169,7 +169,7 @@ static void handle_reject(struct nupa_cm_id *id, const struct nupa_msg *msg,
 	    id->state != CM_REP_RECEIVED && id->state != CM_ESTABLISHED)
 		return;
 	cm_stop_waiting(id);
-	id->state = CM_CLOSED;
+	cm_enter(id, CM_CLOSED);
 	event = id->user ? cm_event_new(id, RDMA_CM_EVENT_REJECTED, msg->timer) : NULL;
 	if (!event)
 		return;
@@ -203,7 +203,7 @@ static void handle_datagram_reply(struct nupa_cm_id *id, const struct nupa_msg *
 	if (id->state != CM_SIDR_SENT || (msg->timer == CM_SIDR_OK && !wire))
 		return;
 	cm_stop_waiting(id);
-	id->state = msg->timer == CM_SIDR_OK ? CM_SIDR_DONE : CM_CLOSED;
+	cm_enter(id, msg->timer == CM_SIDR_OK ? CM_SIDR_DONE : CM_CLOSED);
 	event = cm_event_new(
 	    id, msg->timer == CM_SIDR_OK ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_UNREACHABLE,
 	    msg->timer);
@@ -240,7 +240,7 @@ static void handle_answer(struct nupa_engine *engine, struct nupa_channel *chann
 		if (id->state != CM_REP_SENT)
 			break;
 		cm_stop_waiting(id);
-		id->state = CM_ESTABLISHED;
+		cm_enter(id, CM_ESTABLISHED);
 		cm_event_report(id, RDMA_CM_EVENT_ESTABLISHED, 0);
 		break;
 	case CM_REJ:

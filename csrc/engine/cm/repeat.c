@@ -100,6 +100,7 @@ void cm_leave_remnant(struct nupa_cm_id *id)
 		return; /* the peer's timer ends what it waits for */
 	*remnant = *id;
 	remnant->remnant = true;
+	remnant->shown = false;
 	remnant->events = NULL;
 	remnant->context = NULL;
 	remnant->user = NULL;

@@ -106,5 +106,5 @@ void cm_unlink_id(struct nupa_cm_id *id)
 		cm->table[index] = NULL;
 		cm->free_entries[cm->n_free++] = index;
 	}
-	id->state = CM_DESTROYED;
+	cm_enter(id, CM_DESTROYED);
 }

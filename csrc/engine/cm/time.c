@@ -80,7 +80,7 @@ static void expire(struct nupa_cm_id *id)
 	cm_stop_waiting(id);
 	switch (state) {
 	case CM_TIMEWAIT:
-		id->state = CM_CLOSED;
+		cm_enter(id, CM_CLOSED);
 		cm_event_report(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 		break;
 	case CM_DREQ_SENT:
@@ -90,7 +90,7 @@ static void expire(struct nupa_cm_id *id)
 	default:
 		if (state == CM_REQ_SENT || state == CM_REP_SENT)
 			cm_send_id(id, CM_REJ, CM_REJ_TIMEOUT, NULL);
-		id->state = CM_CLOSED;
+		cm_enter(id, CM_CLOSED);
 		cm_event_report(id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
 		break;
 	}
@@ -180,12 +180,12 @@ static void lose_peer(struct nupa_cm_id *id)
 	case CM_REP_RECEIVED:
 	case CM_REQ_RECEIVED:
 		cm_stop_waiting(id);
-		id->state = CM_CLOSED;
+		cm_enter(id, CM_CLOSED);
 		cm_event_report(id, RDMA_CM_EVENT_REJECTED, CM_REJ_CONSUMER);
 		break;
 	case CM_SIDR_SENT:
 		cm_stop_waiting(id);
-		id->state = CM_CLOSED;
+		cm_enter(id, CM_CLOSED);
 		cm_event_report(id, RDMA_CM_EVENT_UNREACHABLE, CM_SIDR_REJECTED);
 		break;
 	case CM_ESTABLISHED:

@@ -40,7 +40,7 @@ static void wait_on(struct nupa_cm_id *id, struct nupa_list *list, uint64_t ns)
 
 void cm_wait(struct nupa_cm_id *id, enum cm_state state)
 {
-	id->state = state;
+	cm_enter(id, state);
 	id->sent.tries = CM_RETRIES;
 	id->sent.extended = false;
 	wait_on(id, &id->engine->cm->waiting, RESPONSE_NS);
@@ -61,12 +61,12 @@ void cm_extend(struct nupa_cm_id *id)
 
 void cm_linger(struct nupa_cm_id *remnant)
 {
-	remnant->state = CM_CLOSED;
+	cm_enter(remnant, CM_CLOSED);
 	wait_on(remnant, &remnant->engine->cm->extended, SERVICE_NS);
 }
 
 void cm_timewait(struct nupa_cm_id *id)
 {
-	id->state = CM_TIMEWAIT;
+	cm_enter(id, CM_TIMEWAIT);
 	wait_on(id, &id->engine->cm->timewait, TIMEWAIT_NS);
 }

@@ -17,6 +17,7 @@
 #include "segment/bell.h"
 #include "segment/coherence.h"
 #include "segment/gid.h"
+#include "segment/resource/table.h"
 #include "segment/slot/slot.h"
 #include "region/pool.h"
 #include "region/slot_life.h"
@@ -94,6 +95,7 @@ struct nupa_engine {
 	uint8_t *arena;
 	struct nupa_qp_entry *qp_entries;
 	struct nupa_mr_entry *mr_entries;
+	struct nupa_resource_table resources;
 	struct nupa_flow *flows;
 	struct nupa_hw_counters *hw; /* with the lock: nupa_count(&engine->hw->rx_invalid, 1) */
 	struct nupa_faults *faults;  /* fault_view.c; NULL: there never was one */
@@ -145,6 +147,20 @@ struct nupa_engine {
 static inline struct nupa_engine *nupa_engine_of(const struct ibv_context *context)
 {
 	return container_of(context, const struct nupa_context, ibv.context)->engine;
+}
+
+/* Numbers that resources show; 0: none. */
+static inline uint32_t nupa_context_number(const struct ibv_context *context)
+{
+	return nupa_resource_number(
+	    &nupa_engine_of(context)->resources,
+	    container_of(context, const struct nupa_context, ibv.context)->resource);
+}
+
+static inline uint32_t nupa_cq_number(const struct nupa_cq *cq)
+{
+	return cq ? nupa_resource_number(&nupa_engine_of(cq->ibv.context)->resources, cq->resource)
+		  : 0;
 }
 
 /* A child's, of what its parent had when it forked. */

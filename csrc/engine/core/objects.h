@@ -22,6 +22,7 @@ struct nupa_context {
 	bool closed;             /* with objects left: raises no event any more */
 	struct nupa_list link;   /* engine->contexts; closed: engine->closed */
 	struct nupa_list events; /* struct nupa_event, async */
+	uint32_t resource;       /* its row in engine->resources, like those below; 0: none */
 	pthread_mutex_t events_mutex;
 	pthread_cond_t events_acked;
 };
@@ -89,6 +90,7 @@ struct nupa_cq {
 	struct ibv_pd *parent_domain;   /* NULL: none */
 	bool custom;                    /* it allocated the ring */
 	bool ignore_overrun;            /* the oldest completions are overwritten */
+	uint32_t resource;
 	/* extended CQ: the completion being read, and whose it is from start_poll to end_poll */
 	struct nupa_cqe cursor;
 	uint32_t batch; /* completions that start_poll found, left */
@@ -123,6 +125,7 @@ struct nupa_srq {
 	uint32_t users;
 	uint32_t async_pending;
 	uint32_t srq_num;
+	uint32_t resource;
 };
 
 struct nupa_ah {
@@ -396,6 +399,8 @@ struct nupa_qp {
 	uint32_t opens;
 	uint32_t windows;      /* type 2 windows bound on it */
 	uint32_t mcast_groups; /* that it is attached to */
+	uint32_t resource;
+	bool shown; /* it is counted, with a row or without */
 };
 
 #define NUPA_QP_LINE(field) (offsetof(struct nupa_qp, field) / NUPA_CACHE_LINE_BYTES)

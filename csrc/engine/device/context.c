@@ -37,6 +37,8 @@ static struct nupa_context *context_new(struct nupa_engine *engine)
 	nupa_list_init(&context->events);
 	nupa_engine_lock(engine);
 	nupa_list_add(&engine->contexts, &context->link);
+	context->resource = nupa_resource_add(
+	    &engine->resources, &(struct nupa_resource_row){ .kind = NUPA_RESOURCE_CTX });
 	nupa_engine_unlock(engine);
 	return context;
 }
@@ -94,6 +96,7 @@ int nupa_close_device(struct ibv_context *ibv)
 	nupa_registry_lock();
 	nupa_engine_lock(engine);
 	nupa_list_del(&context->link);
+	nupa_resource_drop(&engine->resources, context->resource, NUPA_RESOURCE_CTX);
 	for (struct nupa_list *link; (link = nupa_list_pop(&context->events));)
 		free(container_of(link, struct nupa_event, link));
 	used = context_is_used(engine, ibv);

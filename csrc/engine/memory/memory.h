@@ -12,6 +12,7 @@ struct nupa_pd {
 	    ibv; /* handle: slot << 24 | a number of its own, so no two processes share it */
 	struct nupa_list link; /* engine->pds */
 	uint32_t users;
+	uint32_t resource;          /* its row; 0: none, as of those imported */
 	bool imported;              /* another handle of a PD that was allocated elsewhere */
 	bool gone;                  /* destroyed through another handle */
 	bool released;              /* kept for its users only */

@@ -109,7 +109,9 @@ void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr)
 {
 	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
 
-	SET(entry, access, (uint32_t)(mr->access & ~NUPA_ACCESS_PLAIN));
+	SET(entry, access,
+	    (uint32_t)(mr->access & ~NUPA_ACCESS_PLAIN) |
+		(mr->kind == NUPA_MR_WINDOW ? NUPA_MR_ENTRY_WINDOW : 0));
 	SET(entry, pd, mr->qpn || !mr->ibv.pd ? 0 : mr->ibv.pd->handle);
 	SET(entry, qpn, mr->qpn);
 	SET(entry, iova, mr->iova);

@@ -66,8 +66,21 @@ struct ibv_pd *nupa_alloc_pd(struct ibv_context *context)
 	nupa_engine_lock(engine);
 	pd->ibv.handle = handle_new(engine);
 	nupa_list_add(&engine->pds, &pd->link);
+	pd->resource =
+	    nupa_resource_add(&engine->resources, &(struct nupa_resource_row){
+						      .kind = NUPA_RESOURCE_PD,
+						      .number = pd->ibv.handle,
+						      .context = nupa_context_number(context),
+						  });
 	nupa_engine_unlock(engine);
 	return &pd->ibv;
+}
+
+static void end_handle(struct nupa_engine *engine, struct nupa_pd *pd)
+{
+	if (!pd->imported && !pd->gone)
+		nupa_resource_drop(&engine->resources, pd->resource, NUPA_RESOURCE_PD);
+	pd->gone = true;
 }
 
 /* Ends the PD itself, with any number of handles: the others can only be unimported then. */
@@ -88,7 +101,7 @@ int nupa_dealloc_pd(struct ibv_pd *ibv)
 		error = EBUSY;
 	for (struct nupa_list *at = engine->pds.next; !error && at != &engine->pds; at = at->next)
 		if (container_of(at, struct nupa_pd, link)->ibv.handle == ibv->handle)
-			container_of(at, struct nupa_pd, link)->gone = true;
+			end_handle(engine, container_of(at, struct nupa_pd, link));
 	if (!error) {
 		pd->released = true;
 		sweep(engine);

@@ -248,6 +248,7 @@ static void qp_leave(struct nupa_qp *qp)
 	nupa_qp_reset(qp);
 	if (unlikely(qp->windows))
 		nupa_mw_forget_qp(qp);
+	nupa_resource_drop(&engine->resources, qp->resource, NUPA_RESOURCE_QP);
 	nupa_store_relaxed(&qp->entry->qpn, 0);
 	engine->qps[qp->index] = NULL;
 	engine->qps_used--;

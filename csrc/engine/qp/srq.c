@@ -10,9 +10,29 @@ static struct nupa_srq *srq_of(struct ibv_srq *ibv)
 	return container_of(ibv, struct nupa_srq, ibv);
 }
 
+static struct nupa_resource_row row_of(const struct nupa_srq *srq)
+{
+	return (struct nupa_resource_row){
+		.kind = NUPA_RESOURCE_SRQ,
+		.context = nupa_context_number(srq->ibv.context),
+		.pd = srq->ibv.pd->handle,
+		.srq.type = srq->xrcd ? IBV_SRQT_XRC : IBV_SRQT_BASIC,
+		.srq.cq = nupa_cq_number(srq->cq),
+		.srq.max_wr = srq->rq.capacity,
+	};
+}
+
+static void show(struct nupa_srq *srq)
+{
+	const struct nupa_resource_row row = row_of(srq);
+
+	nupa_resource_change(&nupa_engine_of(srq->ibv.context)->resources, srq->resource, &row);
+}
+
 struct ibv_srq *nupa_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
 	struct nupa_engine *engine = nupa_engine_of(pd->context);
+	struct nupa_resource_row row;
 	struct nupa_srq *srq;
 
 	if (init->attr.max_wr == 0 || init->attr.max_wr > NUPA_SRQ_WR_MAX ||
@@ -43,6 +63,8 @@ struct ibv_srq *nupa_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *ini
 	nupa_engine_lock(engine);
 	srq->ibv.handle = srq->srq_num = ++engine->objects;
 	container_of(pd, struct nupa_pd, ibv)->users++;
+	row = row_of(srq);
+	srq->resource = nupa_resource_add(&engine->resources, &row);
 	nupa_engine_unlock(engine);
 	return &srq->ibv;
 }
@@ -81,6 +103,8 @@ struct ibv_srq *nupa_create_srq_ex(struct ibv_context *context, struct ibv_srq_i
 		return srq;
 	nupa_engine_lock(engine);
 	error = nupa_xrc_srq_add(srq_of(srq), attr->xrcd, attr->cq);
+	if (!error)
+		show(srq_of(srq));
 	nupa_engine_unlock(engine);
 	if (error) {
 		nupa_destroy_srq(srq);
@@ -114,6 +138,7 @@ static int resize(struct nupa_srq *srq, uint32_t max_wr)
 			       old.ring + (size_t)(i & old.mask) * old.stride, rq.stride);
 		srq->rq = rq;
 		srq->custom = custom;
+		show(srq);
 	} else {
 		old = rq; /* the one to be given back */
 		old_custom = custom;
@@ -172,6 +197,7 @@ int nupa_destroy_srq(struct ibv_srq *ibv)
 		return EBUSY;
 	}
 	nupa_event_drop(context, ibv);
+	nupa_resource_drop(&engine->resources, srq->resource, NUPA_RESOURCE_SRQ);
 	if (srq->xrcd)
 		nupa_xrc_srq_remove(srq);
 	nupa_engine_unlock(engine);

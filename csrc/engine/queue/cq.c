@@ -78,6 +78,12 @@ struct nupa_cq *nupa_cq_new(struct ibv_context *context, uint32_t cqe, void *cq_
 		container_of(parent_domain, struct nupa_pd, ibv)->users++;
 	cq->ibv.handle = ++engine->objects;
 	nupa_list_add(&engine->cqs, &cq->link);
+	cq->resource =
+	    nupa_resource_add(&engine->resources, &(struct nupa_resource_row){
+						      .kind = NUPA_RESOURCE_CQ,
+						      .context = nupa_context_number(context),
+						      .cq.cqe = cqe,
+						  });
 	if (engine->trace & NUPA_TRACE_ENTRIES)
 		cq->notes = NUPA_CQ_TRACED;
 	if (engine->recorder)
@@ -134,6 +140,11 @@ int nupa_resize_cq(struct ibv_cq *ibv, int cqe)
 	cq->mask = entries - 1;
 	cq->capacity = (uint32_t)cqe;
 	ibv->cqe = cqe;
+	nupa_resource_change(&engine->resources, cq->resource,
+			     &(struct nupa_resource_row){
+				 .context = nupa_context_number(ibv->context),
+				 .cq.cqe = (uint32_t)cqe,
+			     });
 	nupa_engine_unlock(engine);
 	free_ring(cq, old, old_entries, old_custom);
 	return 0;
@@ -161,6 +172,7 @@ int nupa_destroy_cq(struct ibv_cq *ibv)
 		return EBUSY;
 	}
 	nupa_list_del(&cq->link);
+	nupa_resource_drop(&engine->resources, cq->resource, NUPA_RESOURCE_CQ);
 	nupa_list_del(&cq->moderate_link);
 	nupa_list_del(&cq->event_link); /* events not got go with the CQ */
 	nupa_event_drop(context, cq);

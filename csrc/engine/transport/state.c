@@ -17,6 +17,31 @@ static void publish_domain(const struct nupa_qp *qp)
 	nupa_store_relaxed(&qp->entry->min_rnr_timer, qp->attr.min_rnr_timer);
 }
 
+/* For those that look on (segment/resource). */
+static void show(struct nupa_qp *qp)
+{
+	struct nupa_resource_table *table = &qp->engine->resources;
+	const struct nupa_resource_row row = {
+		.kind = NUPA_RESOURCE_QP,
+		.number = qp->ibv.qp_num,
+		.context = nupa_context_number(qp->ibv.context),
+		.pd = qp->ibv.pd ? qp->ibv.pd->handle : 0,
+		.qp.send_cq = nupa_cq_number(qp->send_cq),
+		.qp.recv_cq = nupa_cq_number(qp->recv_cq),
+		.qp.srq = qp->srq ? nupa_resource_number(table, qp->srq->resource) : 0,
+		.qp.rq_psn = qp->attr.rq_psn,
+		.qp.sq_psn = qp->attr.sq_psn,
+		.qp.dest_host = qp->type != IBV_QPT_UD && qp->dest_qpn ? qp->dest_host + 1 : 0,
+		.qp.path_mig_state = qp->attr.path_mig_state,
+	};
+
+	if (qp->resource)
+		nupa_resource_change(table, qp->resource, &row);
+	else if (!qp->shown)
+		qp->resource = nupa_resource_add(table, &row);
+	qp->shown = true;
+}
+
 /* Publishes the entry (P5): peers check `state` first and last. */
 void nupa_qp_publish(struct nupa_qp *qp)
 {
@@ -37,6 +62,7 @@ void nupa_qp_publish(struct nupa_qp *qp)
 	nupa_store_release(&entry->state, qp->state);
 	nupa_qp_entry_flush(qp->engine->fabric, qp->entry);
 	settle_buffers();
+	show(qp);
 }
 
 void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state)

@@ -4,6 +4,7 @@
 
 #include "base/explain.h"
 #include "segment/layout/region_layout.h"
+#include "segment/layout/resource_layout.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -53,7 +54,12 @@ struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb)
 	    map.mcast_off + NUPA_MCAST_MEMBERSHIPS_MAX * sizeof(struct nupa_mcast_entry);
 	map.net_off = map.xrcds_off +
 		      round_up(NUPA_XRCD_MAX * sizeof(struct nupa_xrcd_entry), NUPA_PAGE_BYTES);
-	map.trace_off = map.net_off + round_up(sizeof(struct nupa_net_counters), NUPA_PAGE_BYTES);
+	map.resources_off =
+	    map.net_off + round_up(sizeof(struct nupa_net_counters), NUPA_PAGE_BYTES);
+	map.trace_off = map.resources_off +
+			round_up(sizeof(struct nupa_resource_header) +
+				     nupa_resource_rows(sb) * sizeof(struct nupa_resource_row),
+				 NUPA_PAGE_BYTES);
 	map.rings_off =
 	    map.trace_off +
 	    round_up(sizeof(struct nupa_trace_header) + NUPA_TRACE_BYTES, NUPA_PAGE_BYTES);

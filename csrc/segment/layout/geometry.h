@@ -20,8 +20,8 @@ int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint3
 /* Offsets of the parts of an arena depend on the superblock alone. */
 struct nupa_arena_map {
 	/* From the arena's start. */
-	uint64_t flows_off, hw_off, qps_off, mrs_off, mcast_off, xrcds_off, net_off, trace_off;
-	uint64_t rings_off, ring_stride;
+	uint64_t flows_off, hw_off, qps_off, mrs_off, mcast_off, xrcds_off, net_off;
+	uint64_t resources_off, trace_off, rings_off, ring_stride;
 };
 struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);
 /* Flows of former attachments, [from * n_hosts + to]: between the extents and the arenas. */

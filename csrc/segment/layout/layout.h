@@ -5,8 +5,8 @@
  *   past hw counters | group flows | arena 1..n | pool | bound ports | regions
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds everything that attachment
- * publishes: QP and MR tables, flow counters, and a transmit ring for each other slot.  Each is
- * found by arithmetic alone.
+ * publishes: QP and MR tables, flow counters, what only lookers-on read (resource_layout.h), and a
+ * transmit ring for each other slot.  Each is found by arithmetic alone.
  *
  *   I1  Offsets only, never pointers.
  *   I2  Each word has one writer, named beside it, except those marked CAS.
@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 10u
+#define NUPA_LAYOUT_VERSION 11u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)

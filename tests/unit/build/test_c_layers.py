@@ -21,6 +21,7 @@ LAYERS = (
     "segment",
     "segment/slot",
     "segment/ring",
+    "segment/resource",
     "region",
     "region/view",
     "region/group",
