@@ -26,6 +26,7 @@ CSRC = Path(__file__).resolve().parents[1]
 HEADERS = (
     "segment/layout/layout.h",
     "segment/segment.h",
+    "segment/rate.h",
     "segment/slot/counters.h",
     "segment/layout/resource_layout.h",
     "segment/resource/resource.h",

@@ -79,13 +79,21 @@ static void add_groups(struct nupa_fabric *fabric, uint32_t port, struct nupa_fl
 	}
 }
 
+/* The two are read one after the other, while they grow. */
+static uint64_t without(uint64_t all, uint64_t some)
+{
+	return all > some ? all - some : 0;
+}
+
 /* Data in words of 4 bytes, IBTA 16.1.3.5. */
 void nupa_shim_counter(const struct nupa_shim_view *view, uint32_t index, char *text, size_t bytes)
 {
 	struct nupa_fabric *fabric = view->fabric;
 	const struct nupa_port *port = &fabric->ports[fabric->hosts[view->host].port];
 	struct nupa_flow_info sum = { 0 };
+	struct nupa_hw_counters hw = { 0 };
 
+	(void)nupa_fabric_hw_counters(fabric, view->host, &hw);
 	add_past(fabric, view->host, &sum);
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
 		add_slot(fabric, view->host, slot, &sum);
@@ -98,6 +106,9 @@ void nupa_shim_counter(const struct nupa_shim_view *view, uint32_t index, char *
 		[NUPA_SHIM_XMIT_WAIT] = sum.xmit_wait,
 		[NUPA_SHIM_XMIT_DISCARDS] = sum.xmit_discards,
 		[NUPA_SHIM_LINK_DOWNED] = nupa_load_relaxed(&port->link_downed),
+		[NUPA_SHIM_UNICAST_XMIT] = without(sum.xmit_packets, hw.multicast_xmit_packets),
+		[NUPA_SHIM_UNICAST_RCV] = without(sum.rcv_packets, hw.multicast_rcv_packets),
+		[NUPA_SHIM_RETRIES] = hw.packet_seq_err + hw.local_ack_timeout_err,
 	};
 	snprintf(text, bytes, "%" PRIu64 "\n", values[index]);
 }

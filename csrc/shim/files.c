@@ -5,12 +5,16 @@
 #include "shim/shim.h"
 
 #include "engine/device/device.h"
+#include "segment/rate.h"
 
 #include <stdio.h>
 
-#define DEVICE "/sys/class/infiniband/nupa_rdma0"
+#define PCI NUPA_SHIM_PCI_DEVICE
+#define DEVICE PCI "/infiniband/nupa_rdma0"
 #define PORT DEVICE "/ports/1"
-#define NETDEV "/sys/class/net/nupa_net0"
+#define VERBS PCI "/infiniband_verbs/uverbs0"
+#define MAD PCI "/infiniband_mad/umad0"
+#define NETDEV PCI "/net/nupa_net0"
 #define CHARACTER_DEVICE "1:7\n" /* of /dev/full */
 
 typedef const struct nupa_shim_view view_t;
@@ -79,13 +83,13 @@ SAY(phys_state)
 	snprintf(text, bytes, is_active(view) ? "5: LinkUp\n" : "3: Disabled\n");
 }
 
-SAY(rate)
+SAY(rate_of_port)
 {
-	const struct nupa_port *port = port_of(view);
+	const struct nupa_port_rate rate = nupa_port_rate(port_of(view));
 
 	(void)index;
-	snprintf(text, bytes, "%u Gb/sec (%uX)\n", port->speed_mtps / 1000 * port->width_lanes,
-		 port->width_lanes);
+	snprintf(text, bytes, "%u%s Gb/sec (%uX %s)\n", rate.mbps / 1000,
+		 rate.mbps % 1000 ? ".5" : "", rate.lanes, rate.name);
 }
 
 SAY(link_layer)
@@ -136,10 +140,8 @@ SAY(carrier)
 
 SAY(speed)
 {
-	const struct nupa_port *port = port_of(view);
-
 	(void)index;
-	snprintf(text, bytes, "%u\n", port->speed_mtps * port->width_lanes); /* Mbit/s */
+	snprintf(text, bytes, "%u\n", nupa_port_rate(port_of(view)).mbps);
 }
 
 #define TEXT(at, constant)                                                                         \
@@ -153,10 +155,23 @@ SAY(speed)
 #define GID(number) SAID(PORT "/gids/" #number, gid, .index = (number))
 #define COUNTER(name, which)                                                                       \
 	SAID(PORT "/counters/" name, nupa_shim_counter, .index = (which), .live = true)
+#define HW_AT(name) offsetof(struct nupa_hw_counters, name)
 #define HW(name)                                                                                   \
-	SAID(PORT "/hw_counters/" #name, nupa_shim_hw_counter,                                     \
-	     .index = offsetof(struct nupa_hw_counters, name), .live = true)
+	SAID(PORT "/hw_counters/" #name, nupa_shim_hw_counter, .index = HW_AT(name), .live = true)
 #define ZERO(name) TEXT(PORT "/counters/" name, "0\n")
+/* A name of the kernel's for a counter of ours. */
+#define ALSO(at, function, which)                                                                  \
+	SAID(PORT at, nupa_shim_##function, .index = (which), .live = true)
+#define PCI_BUS NUPA_SHIM_PCI_BUS "/pci_bus/4e55:00"
+#define PCI_FILE(name, which) SAID(PCI "/" name, nupa_shim_pci, .index = NUPA_SHIM_PCI_##which)
+#define LINK(at, to)                                                                               \
+	{                                                                                          \
+		.path = (at), .text = (to), .link = true                                           \
+	}
+#define ETHERNET_LINK(at, to)                                                                      \
+	{                                                                                          \
+		.path = (at), .text = (to), .link = true, .ethernet_only = true                    \
+	}
 
 const struct nupa_shim_file nupa_shim_files[] = {
 	TEXT(DEVICE "/node_type", "1: CA\n"),
@@ -171,7 +186,7 @@ const struct nupa_shim_file nupa_shim_files[] = {
 
 	SAID(PORT "/state", state, .live = true),
 	SAID(PORT "/phys_state", phys_state, .live = true),
-	SAID(PORT "/rate", rate, 0),
+	SAID(PORT "/rate", rate_of_port, 0),
 	SAID(PORT "/link_layer", link_layer, 0),
 	SAID(PORT "/lid", lid, 0),
 	TEXT(PORT "/lid_mask_count", "0\n"),
@@ -231,15 +246,70 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	HW(fault_stuck),
 	HW(fault_killed),
 	HW(tx_no_room),
+	HW(multicast_xmit_packets),
+	HW(multicast_rcv_packets),
+	HW(send_rnr_err),
+	HW(rcvd_rnr_err),
+	HW(retry_exceeded_err),
+	HW(retry_rnr_exceeded_err),
+	/* As adapters and the kernel's soft-RoCE (drivers/infiniband/sw/rxe/rxe_hw_counters.c) name
+	 * them.  Its rdma_sends, rdma_recvs and ack_deferred would be counted in each call. */
+	COUNTER("unicast_xmit_packets", NUPA_SHIM_UNICAST_XMIT),
+	COUNTER("unicast_rcv_packets", NUPA_SHIM_UNICAST_RCV),
+	ALSO("/counters/multicast_xmit_packets", hw_counter, HW_AT(multicast_xmit_packets)),
+	ALSO("/counters/multicast_rcv_packets", hw_counter, HW_AT(multicast_rcv_packets)),
+	ALSO("/hw_counters/sent_pkts", counter, NUPA_SHIM_XMIT_PACKETS),
+	ALSO("/hw_counters/rcvd_pkts", counter, NUPA_SHIM_RCV_PACKETS),
+	ALSO("/hw_counters/send_err", counter, NUPA_SHIM_XMIT_DISCARDS),
+	ALSO("/hw_counters/link_downed", counter, NUPA_SHIM_LINK_DOWNED),
+	ALSO("/hw_counters/completer_retry_err", counter, NUPA_SHIM_RETRIES),
+	ALSO("/hw_counters/out_of_seq_request", hw_counter, HW_AT(rx_out_of_sequence)),
+	ALSO("/hw_counters/rcvd_seq_err", hw_counter, HW_AT(packet_seq_err)),
+
+	/* The PCI device and its place. */
+	PCI_FILE("vendor", VENDOR),
+	PCI_FILE("device", PART),
+	PCI_FILE("subsystem_vendor", VENDOR),
+	PCI_FILE("subsystem_device", PART),
+	PCI_FILE("revision", REVISION),
+	PCI_FILE("class", CLASS),
+	PCI_FILE("uevent", UEVENT),
+	PCI_FILE("modalias", MODALIAS),
+	PCI_FILE("current_link_speed", SPEED),
+	PCI_FILE("max_link_speed", SPEED),
+	PCI_FILE("current_link_width", WIDTH),
+	PCI_FILE("max_link_width", WIDTH),
+	PCI_FILE("local_cpus", CPUS),
+	PCI_FILE("local_cpulist", CPU_LIST),
+	TEXT(PCI "/numa_node", "-1\n"), /* none: memory of the fabric is on any */
+	TEXT(PCI "/enable", "1\n"),
+	SAID(PCI_BUS "/cpuaffinity", nupa_shim_pci, .index = NUPA_SHIM_PCI_CPUS),
+	SAID(PCI_BUS "/cpulistaffinity", nupa_shim_pci, .index = NUPA_SHIM_PCI_CPU_LIST),
+	LINK("/sys/class/pci_bus/4e55:00", PCI_BUS),
+	LINK("/sys/bus/pci/devices/" NUPA_SHIM_PCI, PCI),
+	LINK("/sys/bus/pci/drivers/nupa/" NUPA_SHIM_PCI, PCI),
+	LINK(PCI "/subsystem", "/sys/bus/pci"),
+	LINK(PCI "/driver", "/sys/bus/pci/drivers/nupa"),
+	LINK("/sys/class/infiniband/nupa_rdma0", DEVICE),
+	LINK(DEVICE "/device", PCI),
+	LINK(DEVICE "/subsystem", "/sys/class/infiniband"),
+	TEXT(DEVICE "/uevent", "NAME=nupa_rdma0\n"),
 
 	TEXT("/sys/class/infiniband_verbs/abi_version", "6\n"),
-	TEXT("/sys/class/infiniband_verbs/uverbs0/abi_version", "1\n"),
-	TEXT("/sys/class/infiniband_verbs/uverbs0/ibdev", "nupa_rdma0\n"),
-	TEXT("/sys/class/infiniband_verbs/uverbs0/dev", CHARACTER_DEVICE),
+	LINK("/sys/class/infiniband_verbs/uverbs0", VERBS),
+	LINK(VERBS "/device", PCI),
+	TEXT(VERBS "/abi_version", "1\n"),
+	TEXT(VERBS "/ibdev", "nupa_rdma0\n"),
+	TEXT(VERBS "/dev", CHARACTER_DEVICE),
 	TEXT("/sys/class/infiniband_mad/abi_version", "5\n"),
-	TEXT("/sys/class/infiniband_mad/umad0/ibdev", "nupa_rdma0\n"),
-	TEXT("/sys/class/infiniband_mad/umad0/port", "1\n"),
+	LINK("/sys/class/infiniband_mad/umad0", MAD),
+	LINK(MAD "/device", PCI),
+	TEXT(MAD "/ibdev", "nupa_rdma0\n"),
+	TEXT(MAD "/port", "1\n"),
 
+	ETHERNET_LINK("/sys/class/net/nupa_net0", NETDEV),
+	ETHERNET_LINK(NETDEV "/device", PCI),
+	ETHERNET_LINK(NETDEV "/subsystem", "/sys/class/net"),
 	{ .path = NETDEV "/address", .say = mac, .ethernet_only = true },
 	{ .path = NETDEV "/addr_len", .text = "6\n", .ethernet_only = true },
 	{ .path = NETDEV "/type", .text = "1\n", .ethernet_only = true }, /* ARPHRD_ETHER */
@@ -248,10 +318,6 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	{ .path = NETDEV "/operstate", .say = operstate, .live = true, .ethernet_only = true },
 	{ .path = NETDEV "/carrier", .say = carrier, .live = true, .ethernet_only = true },
 	{ .path = NETDEV "/speed", .say = speed, .ethernet_only = true },
-	/* By which a device's interface is found: ibdev2netdev, rdma-core's tests. */
-	{ .path = DEVICE "/device/net/nupa_net0/address", .say = mac, .ethernet_only = true },
-	{ .path = DEVICE "/device/net/nupa_net0/dev_id", .text = "0x0\n", .ethernet_only = true },
-	{ .path = DEVICE "/device/net/nupa_net0/dev_port", .text = "0\n", .ethernet_only = true },
 
 	/* A character device that rejects each command: writing gives ENOSPC, an ioctl ENOTTY. The
 	 * commands behind it are the kernel's, which are not emulated here.  There is no rdma_cm

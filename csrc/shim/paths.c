@@ -10,10 +10,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const prefixes[] = {
-	"/sys/class/infiniband",     "/sys/class/infiniband_verbs",
-	"/sys/class/infiniband_mad", "/sys/class/net/nupa_net0",
+	"/sys/class/infiniband",
+	"/sys/class/infiniband_verbs",
+	"/sys/class/infiniband_mad",
+	"/sys/class/net/nupa_net0",
+	"/sys/class/pci_bus/4e55:00",
+	"/sys/bus/pci/devices/" NUPA_SHIM_PCI,
+	"/sys/bus/pci/drivers/nupa",
+	NUPA_SHIM_PCI_BUS,
 	"/dev/infiniband",
 };
 #define N_PREFIXES (sizeof(prefixes) / sizeof(prefixes[0]))
@@ -91,10 +98,26 @@ const char *nupa_shim_path(const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTE
 	return path;
 }
 
+const char *nupa_shim_path_at(int dir, const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTES])
+{
+	char whole[NUPA_SHIM_PATH_MAX_BYTES];
+	int saved = errno;
+	struct stat st, root;
+	bool found;
+
+	whole[0] = '/';
+	found = strlen(path) < sizeof(whole) - 1 && has_prefix(strcpy(whole + 1, path) - 1) &&
+		!fstat(dir, &st) && !stat("/", &root) && st.st_dev == root.st_dev &&
+		st.st_ino == root.st_ino && nupa_shim_path(whole, buffer) == buffer;
+	errno = saved;
+	return found ? buffer : path;
+}
+
+/* Also of those that are the machine's, too: /sys/bus/pci, to which links of the tree lead. */
 void nupa_shim_name(char *path)
 {
 	size_t length = strlen(self.root);
 
-	if (self.ours && !strncmp(path, self.root, length) && has_prefix(path + length))
+	if (self.ours && !strncmp(path, self.root, length) && path[length] == '/')
 		memmove(path, path + length, strlen(path + length) + 1);
 }

@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LINKS_MAX 8u /* that are followed in one path */
+
 /* The folder of all trees of a fabric may be in a folder that anyone may write to: files of another
  * user are not trusted. */
 static bool is_trusted(const char *folder)
@@ -56,6 +58,29 @@ static int write_file(const char *path, const char *text)
 	return error;
 }
 
+static bool leads_in_tree(const struct nupa_shim_file *file)
+{
+	return file->link && !strncmp(file->text, "/sys/", 5);
+}
+
+/* As sysfs has them: relative, with the name of the target, which tools take from it. */
+static int make_link(const struct nupa_shim_file *file, const char *path)
+{
+	const char *name = strrchr(file->text, '/');
+	char target[NUPA_SHIM_PATH_MAX_BYTES] = "";
+	size_t same = 0, at = 0;
+
+	if (!leads_in_tree(file))
+		return symlink(file->text, path) ? -errno : 0;
+	for (size_t i = 0; file->text + i <= name && file->text[i] == file->path[i]; i++)
+		if (file->text[i] == '/')
+			same = i + 1;
+	for (const char *rest = file->path + same; (rest = strchr(rest, '/')); rest++)
+		at += (size_t)snprintf(target + at, sizeof(target) - at, "../");
+	snprintf(target + at, sizeof(target) - at, "%s", file->text + same);
+	return symlink(target, path) ? -errno : 0;
+}
+
 static bool is_there(const struct nupa_shim_view *view, const struct nupa_shim_file *file)
 {
 	return !file->ethernet_only ||
@@ -76,7 +101,7 @@ static int make_file(const struct nupa_shim_view *view, const struct nupa_shim_f
 	if (error)
 		return error;
 	if (file->link)
-		return symlink(file->text, path) ? -errno : 0;
+		return make_link(file, path);
 	if (!file->text)
 		file->say(view, file->index, text, sizeof(text));
 	return write_file(path, file->text ? file->text : text);
@@ -160,10 +185,42 @@ static bool lies_at(const char *file, const char *path)
 	return !strncmp(file, path, length) && (!file[length] || file[length] == '/');
 }
 
+/* Follows the tree's links on the way of a path, which is a bit longer afterwards. */
+static void follow_links(const char *path, char followed[NUPA_SHIM_PATH_MAX_BYTES])
+{
+	char rest[NUPA_SHIM_PATH_MAX_BYTES];
+
+	snprintf(followed, NUPA_SHIM_PATH_MAX_BYTES, "%s", path);
+	for (uint32_t i = 0, links = 0; i < nupa_shim_n_files && links < LINKS_MAX; i++) {
+		const struct nupa_shim_file *file = &nupa_shim_files[i];
+
+		if (!leads_in_tree(file) || !lies_at(followed, file->path))
+			continue;
+		snprintf(rest, sizeof(rest), "%s", followed + strlen(file->path));
+		snprintf(followed, NUPA_SHIM_PATH_MAX_BYTES, "%s%.*s", file->text,
+			 (int)(sizeof(rest) / 2), rest);
+		links++;
+		i = UINT32_MAX; /* from the first */
+	}
+}
+
+/* Whether a program that uses the path may read the file: it is that file, or a folder above it, or
+ * one above a link to that.  A path that goes back may be any. */
+static bool reaches(const char *path, const struct nupa_shim_file *file)
+{
+	if (lies_at(file->path, path) || strstr(path, "/.") || strstr(path, "//"))
+		return true;
+	for (uint32_t i = 0; i < nupa_shim_n_files; i++)
+		if (leads_in_tree(&nupa_shim_files[i]) && lies_at(nupa_shim_files[i].path, path) &&
+		    lies_at(file->path, nupa_shim_files[i].text))
+			return true;
+	return false;
+}
+
 static bool is_live(const char *path)
 {
 	for (uint32_t i = 0; i < nupa_shim_n_files; i++)
-		if (nupa_shim_files[i].live && lies_at(nupa_shim_files[i].path, path))
+		if (nupa_shim_files[i].live && reaches(path, &nupa_shim_files[i]))
 			return true;
 	return false;
 }
@@ -180,14 +237,15 @@ static void hint_why(const char *root, int error)
 
 int nupa_shim_tree_show(const char *root, const char *fabric, const char *host, const char *path)
 {
-	char above[NUPA_SHIM_ROOT_MAX_BYTES], why[512];
+	char above[NUPA_SHIM_ROOT_MAX_BYTES], why[512], followed[NUPA_SHIM_PATH_MAX_BYTES];
 	struct nupa_shim_view view;
 	int error, found;
 	bool made;
 
 	name_above(root, above);
+	follow_links(path, followed);
 	made = is_trusted(above) && is_trusted(root);
-	if (made && !is_live(path))
+	if (made && !is_live(followed))
 		return 0;
 	error = nupa_fabric_open(fabric, &view.fabric, why, sizeof(why));
 	if (error) {
@@ -203,7 +261,7 @@ int nupa_shim_tree_show(const char *root, const char *fabric, const char *host, 
 			hint_why(root, error);
 	} else if (!error) {
 		for (uint32_t i = 0; i < nupa_shim_n_files; i++)
-			if (nupa_shim_files[i].live && lies_at(nupa_shim_files[i].path, path))
+			if (nupa_shim_files[i].live && reaches(followed, &nupa_shim_files[i]))
 				renew(&view, &nupa_shim_files[i], root);
 	}
 	nupa_fabric_put(view.fabric);

@@ -73,11 +73,17 @@ __attribute__((constructor)) static void find_all(void)
 /* Nearly no other path has this beginning. */
 static bool may_be_ours(const char *path)
 {
-	return path && (!strncmp(path, "/sys/class/", 11) || !strncmp(path, "/dev/inf", 8));
+	return path && (!strncmp(path, "/sys/", 5) || !strncmp(path, "/dev/inf", 8));
+}
+
+/* The same, relative to "/": hwloc opens that folder and goes on from there. */
+static bool may_be_ours_at(const char *path)
+{
+	return path && (!strncmp(path, "sys/", 4) || !strncmp(path, "dev/inf", 7));
 }
 
 /* A call that this libc lacks fails like one that this kernel lacks. */
-#define WRAP_BODY(failure, name, call)                                                             \
+#define WRAP_BODY(failure, name, relative, call)                                                   \
 	{                                                                                          \
 		char buffer[NUPA_SHIM_PATH_MAX_BYTES];                                             \
 		CALL(name);                                                                        \
@@ -88,13 +94,22 @@ static bool may_be_ours(const char *path)
 		}                                                                                  \
 		if (__builtin_expect(may_be_ours(path), 0))                                        \
 			path = nupa_shim_path(path, buffer);                                       \
+		relative;                                                                          \
 		return call;                                                                       \
 	}
+#define NOT_RELATIVE (void)0
+#define RELATIVE_TO_DIR                                                                            \
+	if (__builtin_expect(may_be_ours_at(path), 0))                                             \
+	path = nupa_shim_path_at(dir, path, buffer)
 #define WRAP(type, failure, name, parameters, ...)                                                 \
-	NUPA_SHIM_WRAPPER type name parameters WRAP_BODY(failure, name, next(__VA_ARGS__))
+	NUPA_SHIM_WRAPPER type name parameters WRAP_BODY(failure, name, NOT_RELATIVE,              \
+							 next(__VA_ARGS__))
+#define WRAP_AT(type, failure, name, parameters, ...)                                              \
+	NUPA_SHIM_WRAPPER type name parameters WRAP_BODY(failure, name, RELATIVE_TO_DIR,           \
+							 next(__VA_ARGS__))
 
 /* open(2): only these flags are followed by a mode. */
-#define WRAP_OPEN(name, parameters, ...)                                                           \
+#define WRAP_OPEN(name, relative, parameters, ...)                                                 \
 	NUPA_SHIM_WRAPPER int name parameters                                                      \
 	{                                                                                          \
 		mode_t mode = 0;                                                                   \
@@ -106,17 +121,17 @@ static bool may_be_ours(const char *path)
 			mode = va_arg(args, mode_t);                                               \
 			va_end(args);                                                              \
 		}                                                                                  \
-		WRAP_BODY(-1, name, next(__VA_ARGS__, mode))                                       \
+		WRAP_BODY(-1, name, relative, next(__VA_ARGS__, mode))                             \
 	}
 
-WRAP_OPEN(open, (const char *path, int flags, ...), path, flags)
-WRAP_OPEN(open64, (const char *path, int flags, ...), path, flags)
-WRAP_OPEN(openat, (int dir, const char *path, int flags, ...), dir, path, flags)
-WRAP_OPEN(openat64, (int dir, const char *path, int flags, ...), dir, path, flags)
+WRAP_OPEN(open, NOT_RELATIVE, (const char *path, int flags, ...), path, flags)
+WRAP_OPEN(open64, NOT_RELATIVE, (const char *path, int flags, ...), path, flags)
+WRAP_OPEN(openat, RELATIVE_TO_DIR, (int dir, const char *path, int flags, ...), dir, path, flags)
+WRAP_OPEN(openat64, RELATIVE_TO_DIR, (int dir, const char *path, int flags, ...), dir, path, flags)
 WRAP(int, -1, __open_2, (const char *path, int flags), path, flags)
 WRAP(int, -1, __open64_2, (const char *path, int flags), path, flags)
-WRAP(int, -1, __openat_2, (int dir, const char *path, int flags), dir, path, flags)
-WRAP(int, -1, __openat64_2, (int dir, const char *path, int flags), dir, path, flags)
+WRAP_AT(int, -1, __openat_2, (int dir, const char *path, int flags), dir, path, flags)
+WRAP_AT(int, -1, __openat64_2, (int dir, const char *path, int flags), dir, path, flags)
 
 WRAP(FILE *, NULL, fopen, (const char *path, const char *mode), path, mode)
 WRAP(FILE *, NULL, fopen64, (const char *path, const char *mode), path, mode)
@@ -127,27 +142,29 @@ WRAP(int, -1, stat, (const char *path, struct stat *st), path, st)
 WRAP(int, -1, stat64, (const char *path, struct stat64 *st), path, st)
 WRAP(int, -1, lstat, (const char *path, struct stat *st), path, st)
 WRAP(int, -1, lstat64, (const char *path, struct stat64 *st), path, st)
-WRAP(int, -1, fstatat, (int dir, const char *path, struct stat *st, int flags), dir, path, st,
-     flags)
-WRAP(int, -1, fstatat64, (int dir, const char *path, struct stat64 *st, int flags), dir, path, st,
-     flags)
+WRAP_AT(int, -1, fstatat, (int dir, const char *path, struct stat *st, int flags), dir, path, st,
+	flags)
+WRAP_AT(int, -1, fstatat64, (int dir, const char *path, struct stat64 *st, int flags), dir, path,
+	st, flags)
 WRAP(int, -1, __xstat, (int version, const char *path, struct stat *st), version, path, st)
 WRAP(int, -1, __xstat64, (int version, const char *path, struct stat64 *st), version, path, st)
 WRAP(int, -1, __lxstat, (int version, const char *path, struct stat *st), version, path, st)
 WRAP(int, -1, __lxstat64, (int version, const char *path, struct stat64 *st), version, path, st)
-WRAP(int, -1, __fxstatat, (int version, int dir, const char *path, struct stat *st, int flags),
-     version, dir, path, st, flags)
-WRAP(int, -1, __fxstatat64, (int version, int dir, const char *path, struct stat64 *st, int flags),
-     version, dir, path, st, flags)
-WRAP(int, -1, statx, (int dir, const char *path, int flags, unsigned int mask, struct statx *st),
-     dir, path, flags, mask, st)
+WRAP_AT(int, -1, __fxstatat, (int version, int dir, const char *path, struct stat *st, int flags),
+	version, dir, path, st, flags)
+WRAP_AT(int, -1, __fxstatat64,
+	(int version, int dir, const char *path, struct stat64 *st, int flags), version, dir, path,
+	st, flags)
+WRAP_AT(int, -1, statx, (int dir, const char *path, int flags, unsigned int mask, struct statx *st),
+	dir, path, flags, mask, st)
 WRAP(int, -1, statfs, (const char *path, struct statfs *st), path, st)
 WRAP(int, -1, statfs64, (const char *path, struct statfs64 *st), path, st)
 
 WRAP(int, -1, access, (const char *path, int mode), path, mode)
 WRAP(int, -1, euidaccess, (const char *path, int mode), path, mode)
 WRAP(int, -1, eaccess, (const char *path, int mode), path, mode)
-WRAP(int, -1, faccessat, (int dir, const char *path, int mode, int flags), dir, path, mode, flags)
+WRAP_AT(int, -1, faccessat, (int dir, const char *path, int mode, int flags), dir, path, mode,
+	flags)
 WRAP(ssize_t, -1, getxattr, (const char *path, const char *name, void *value, size_t bytes), path,
      name, value, bytes)
 WRAP(ssize_t, -1, lgetxattr, (const char *path, const char *name, void *value, size_t bytes), path,
@@ -156,12 +173,13 @@ WRAP(ssize_t, -1, listxattr, (const char *path, char *list, size_t bytes), path,
 WRAP(ssize_t, -1, llistxattr, (const char *path, char *list, size_t bytes), path, list, bytes)
 
 WRAP(ssize_t, -1, readlink, (const char *path, char *to, size_t bytes), path, to, bytes)
-WRAP(ssize_t, -1, readlinkat, (int dir, const char *path, char *to, size_t bytes), dir, path, to,
-     bytes)
+WRAP_AT(ssize_t, -1, readlinkat, (int dir, const char *path, char *to, size_t bytes), dir, path, to,
+	bytes)
 WRAP(ssize_t, -1, __readlink_chk, (const char *path, char *to, size_t bytes, size_t room), path, to,
      bytes, room)
-WRAP(ssize_t, -1, __readlinkat_chk,
-     (int dir, const char *path, char *to, size_t bytes, size_t room), dir, path, to, bytes, room)
+WRAP_AT(ssize_t, -1, __readlinkat_chk,
+	(int dir, const char *path, char *to, size_t bytes, size_t room), dir, path, to, bytes,
+	room)
 
 WRAP(DIR *, NULL, opendir, (const char *path), path)
 WRAP(int, -1, scandir,
@@ -184,7 +202,8 @@ static char *named(char *path)
 }
 
 #define WRAP_NAMED(name, parameters, ...)                                                          \
-	NUPA_SHIM_WRAPPER char *name parameters WRAP_BODY(NULL, name, named(next(__VA_ARGS__)))
+	NUPA_SHIM_WRAPPER char *name parameters WRAP_BODY(NULL, name, NOT_RELATIVE,                \
+							  named(next(__VA_ARGS__)))
 
 WRAP_NAMED(realpath, (const char *path, char *resolved), path, resolved)
 WRAP_NAMED(__realpath_chk, (const char *path, char *resolved, size_t room), path, resolved, room)

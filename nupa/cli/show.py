@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_refused")
 
 _EPILOG = """\
+The speed of a link is nominal: no transfer is slowed down to it (`nupa fault add bandwidth` does
+that).  Its Gb/s are the next lower rate of InfiniBand, as in ibstat, ibv_devinfo and sysfs.
 Data is counted in words of 4 bytes, as in InfiniBand (port_xmit_data, port_rcv_data).  Errors and
 faults are listed if they are not 0, including those of ended programs; --json has all counters.
 --counters shows what the fast channel caused at each host's cache: requests (RdOwn, RdOwnNoData,
@@ -88,7 +90,7 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
         "DOWNED": "link_downed",
     }
     ports = [
-        [port["name"], port["peer"], port["state"], f"{port['speed']} {port['width']}"]
+        [port["name"], port["peer"], port["state"], _link(port)]
         + [port["counters"][name] for name in columns.values()]
         for port in shown["ports"]
     ]
@@ -104,7 +106,7 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
     parts = [
         f"{shown['name']}: {len(hosts)} hosts{auto}",
         table(["HOST", "ADDRESS", "LID", "PORT", "STATE"], hosts),
-        table(["PORT", "PEER", "STATE", "LINK", *columns], ports),
+        table(["PORT", "PEER", "STATE", "NOMINAL LINK", *columns], ports),
     ]
     if shown["faults"]:
         parts.append(_fault_line(shown["faults"]))
@@ -128,6 +130,10 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
     return "\n\n".join(parts)
 
 
+def _link(port: dict[str, Any]) -> str:
+    return f"{port['speed']} {port['width']}, {port['nominal_gbps']:g} Gb/s"
+
+
 def _fault_line(faults: list[dict[str, Any]]) -> str:
     many = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
     ports = dict.fromkeys(fault["port"] for fault in faults)
@@ -135,13 +141,13 @@ def _fault_line(faults: list[dict[str, Any]]) -> str:
 
 
 def _error_rows(hosts: list[dict[str, Any]]) -> list[list[Any]]:
-    from nupa.fabric.counters import HW_NAMES
+    from nupa.fabric.counters import HW_NAMES, HW_TRAFFIC
 
     return [
         [name, host["name"], host["hw_counters"][name], what]
         for name, what in HW_NAMES.items()
         for host in hosts
-        if host["hw_counters"][name]
+        if host["hw_counters"][name] and name not in HW_TRAFFIC
     ]
 
 

@@ -66,6 +66,7 @@ class PortInfo(NamedTuple):
     number: int
     width_lanes: int
     speed_mtps: int
+    nominal_mbps: int  # of all lanes, as InfiniBand's next lower rate; nothing enforces it
     state: str  # "ACTIVE" or "DOWN"
     link_downed: int
 
@@ -246,6 +247,7 @@ class Segment:
             number=port.number,
             width_lanes=port.width_lanes,
             speed_mtps=port.speed_mtps,
+            nominal_mbps=lib.nupa_port_rate(port).mbps,
             state=_PORT_STATES.get(port.state, "DOWN"),
             link_downed=port.link_downed,
         )

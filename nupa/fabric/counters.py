@@ -49,7 +49,15 @@ HW_NAMES = {
     "fault_stuck": "faults: times that completions stopped",
     "fault_killed": "faults: QPs put in the error state",
     "tx_no_room": "UC, UD: dropped by the sender because the receiver takes nothing",
+    "multicast_xmit_packets": "UD: sent to a group, one for each member on another host",
+    "multicast_rcv_packets": "UD: came from a group's sender on another host",
+    "send_rnr_err": "RC: answered with RNR NAK, because no receive was posted",
+    "rcvd_rnr_err": "RC: RNR NAKs that came, after each of which a request waits",
+    "retry_exceeded_err": "RC: requests that ended with RETRY_EXC_ERR",
+    "retry_rnr_exceeded_err": "RC: requests that ended with RNR_RETRY_EXC_ERR",
 }
+#: Those of HW_NAMES that count traffic.
+HW_TRAFFIC = frozenset({"multicast_xmit_packets", "multicast_rcv_packets"})
 _BYTES_PER_WORD = 4  # IBTA 16.1.3.5: PortXmitData and PortRcvData count 32-bit words
 
 

@@ -51,6 +51,7 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
                 "state": port.state,
                 "width": f"x{port.width_lanes}",
                 "speed": speed_name(port.speed_mtps),
+                "nominal_gbps": port.nominal_mbps / 1000,
                 "counters": counters[port.index],
             }
             for port in ports

@@ -17,6 +17,7 @@ from tests.programs.needs import needs
 from .lab import Lab
 
 SOURCES = Path(__file__).with_name("c")
+PCI = "/sys/devices/pci4e55:00/4e55:00:00.0"
 DEVICE = "/sys/class/infiniband/nupa_rdma0"
 PORT = f"{DEVICE}/ports/1"
 
@@ -31,7 +32,8 @@ def ways(fabric: Lab, argv: list[str]) -> dict[str, str]:
 
 def test_every_call_of_libc_that_takes_a_path_finds_the_device(fabric: Lab) -> None:
     program = fabric.compile(SOURCES / "every_way.c")
-    found = ways(fabric, fabric.on(None, program, DEVICE, f"{DEVICE}/node_type"))
+    device = f"{PCI}/infiniband/nupa_rdma0"  # as in sysfs, the class has links
+    found = ways(fabric, fabric.on(None, program, device, f"{device}/node_type"))
     assert len(found) > 40
     assert {way: how for way, how in found.items() if how != "yes"} == {}
 
@@ -68,7 +70,8 @@ def test_shell_scripts_find_list_and_enter_the_folders(fabric: Lab) -> None:
     set -e
     ls /sys/class/infiniband /dev/infiniband
     cat /sys/class/infiniband/*/ports/1/gids/[123]
-    find /sys/class/infiniband -name link_layer
+    find /sys/class/infiniband -name link_layer  # the class has links, which it does not follow
+    find /sys/class/infiniband/nupa_rdma0/ -name link_layer
     realpath {PORT}/../1/rate
     cd {PORT} && cat gid_attrs/types/[12] gid_attrs/ndevs/2 && pwd -P
     test -c /dev/infiniband/uverbs0
@@ -83,11 +86,11 @@ def test_shell_scripts_find_list_and_enter_the_folders(fabric: Lab) -> None:
         "fd4e:5550:4100:0000:0000:0000:0000:0002",
         "0000:0000:0000:0000:0000:0000:0000:0000",
         f"{PORT}/link_layer",
-        f"{PORT}/rate",
+        f"{PCI}/infiniband/nupa_rdma0/ports/1/rate",
         "RoCE v2",
         "RoCE v2",
         "nupa_net0",
-        PORT,
+        f"{PCI}/infiniband/nupa_rdma0/ports/1",
     ]
 
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The device nupa_rdma0 and its one port: what they say of themselves. */
 #include "engine/device/device.h"
+#include "segment/rate.h"
 #include "segment/slot/counters.h"
 
 #include <arpa/inet.h>
@@ -11,20 +12,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define VENDOR_ID 0x0cf5 /* not an assigned one: no driver must take us for its hardware */
 #define FW_VERSION "nupa-1"
+#define SUBNET_TIMEOUT 18 /* IBTA 14.2.5.6: 4.096 us * 2^18, as subnet managers set it */
 
 /* device_cap_flags_ex, as include/uapi/rdma/ib_user_verbs.h of Linux has them. */
 #define CAP_FLUSH_GLOBAL (UINT64_C(1) << 38)
 #define CAP_ATOMIC_WRITE (UINT64_C(1) << 40)
 
+/* No other device says more of XRC, so tools have no names for the rest. */
+#define ODP_XRC (~(uint32_t)(IBV_ODP_SUPPORT_FLUSH | IBV_ODP_SUPPORT_ATOMIC_WRITE))
+
 const struct ibv_device_attr nupa_device_attr = {
 	.fw_ver = FW_VERSION,
 	.max_mr_size = UINT64_MAX,
 	.page_size_cap = 0xfffff000,
-	.vendor_id = VENDOR_ID,
-	.vendor_part_id = 1,
-	.hw_ver = 1,
+	.vendor_id = NUPA_VENDOR_ID,
+	.vendor_part_id = NUPA_PART_ID,
+	.hw_ver = NUPA_HW_VERSION,
 	.max_qp = NUPA_QP_MAX,
 	.max_qp_wr = NUPA_QP_WR_MAX,
 	.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
@@ -50,6 +54,7 @@ const struct ibv_device_attr nupa_device_attr = {
 	.max_mcast_qp_attach = NUPA_MCAST_GROUP_QPS_MAX,
 	.max_total_mcast_qp_attach = NUPA_MCAST_MEMBERSHIPS_MAX,
 	.max_pkeys = 1,
+	.local_ca_ack_delay = 15, /* 4.096 us * 2^15: a busy machine runs the port thread late */
 	.phys_port_cnt = 1,
 };
 
@@ -82,7 +87,7 @@ int nupa_query_device_ex(struct ibv_context *context, const struct ibv_query_dev
 	all.orig_attr.max_mr = all.orig_attr.max_mw = (int)engine->fabric->geometry.mr_entries;
 	all.max_dm_size = engine->fabric->geometry.pool_bytes;
 	all.odp_caps = odp_caps;
-	all.xrc_odp_caps = odp_caps.per_transport_caps.rc_odp_caps;
+	all.xrc_odp_caps = odp_caps.per_transport_caps.rc_odp_caps & ODP_XRC;
 	all.completion_timestamp_mask = UINT64_MAX;
 	all.cq_mod_caps = (struct ibv_cq_moderation_caps){ UINT16_MAX, UINT16_MAX };
 	all.hca_core_clock = 1000000; /* kHz: timestamps are nanoseconds */
@@ -106,22 +111,6 @@ int nupa_query_rt_values_ex(struct ibv_context *context, struct ibv_values_ex *v
 	return 0;
 }
 
-/* IBTA 14.2.5.6 PortInfo: widths are bits, and so are the speeds of a lane. */
-static uint8_t active_width(uint32_t lanes)
-{
-	return lanes >= 12 ? 8 : lanes >= 8 ? 4 : lanes >= 4 ? 2 : lanes >= 2 ? 16 : 1;
-}
-
-static uint8_t active_speed(uint32_t speed_mtps)
-{
-	return speed_mtps >= 50000   ? 64
-	       : speed_mtps >= 25000 ? 32
-	       : speed_mtps >= 14000 ? 16
-	       : speed_mtps >= 10000 ? 8
-	       : speed_mtps >= 5000  ? 2
-				     : 1;
-}
-
 int nupa_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
 		    size_t attr_size)
 {
@@ -130,6 +119,7 @@ int nupa_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_po
 	const struct nupa_port *port = &engine->fabric->ports[host->port];
 	bool ethernet = host->link_layer == NUPA_LINK_ETHERNET;
 	bool active = nupa_load_relaxed(&port->state) == NUPA_PORT_ACTIVE;
+	const struct nupa_port_rate rate = nupa_port_rate(port);
 	struct ibv_port_attr all = {
 		.state = active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 		.max_mtu = IBV_MTU_4096,
@@ -141,8 +131,9 @@ int nupa_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_po
 		.lid = ethernet ? 0 : host->lid,
 		.sm_lid = ethernet ? 0 : 1,
 		.max_vl_num = 1,
-		.active_width = active_width(port->width_lanes),
-		.active_speed = active_speed(port->speed_mtps),
+		.subnet_timeout = ethernet ? 0 : SUBNET_TIMEOUT,
+		.active_width = rate.width,
+		.active_speed = rate.speed,
 		.phys_state = active ? 5 : 3, /* LinkUp, Disabled */
 		.link_layer = (uint8_t)host->link_layer,
 	};

@@ -24,6 +24,10 @@ int nupa_card_read(int fd, struct nupa_card *card); /* 0 or EINVAL */
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq);
 
 /* device.c */
+/* Its PCI identity.  The vendor is not an assigned one: no driver must take us for its hardware. */
+#define NUPA_VENDOR_ID 0x0cf5
+#define NUPA_PART_ID 1
+#define NUPA_HW_VERSION 1
 extern const struct ibv_device_attr nupa_device_attr;
 
 /* ops.c */

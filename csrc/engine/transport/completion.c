@@ -52,6 +52,8 @@ static void complete_failed(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 {
 	struct nupa_cqe *cqe = nupa_cq_reserve(qp->send_cq, qp);
 
+	nupa_count(&qp->engine->hw->retry_exceeded_err, status == IBV_WC_RETRY_EXC_ERR);
+	nupa_count(&qp->engine->hw->retry_rnr_exceeded_err, status == IBV_WC_RNR_RETRY_EXC_ERR);
 	if (!cqe)
 		return;
 	*cqe = (struct nupa_cqe){

@@ -335,6 +335,7 @@ static enum copied send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uin
 	msg->deth.qkey = wqe->qkey;
 	memcpy(msg->ud_data, wqe->mgid, sizeof(msg->ud_data));
 	nupa_channel_publish(channel, msg, bytes);
+	nupa_count(&qp->engine->hw->multicast_xmit_packets, channel->peer_host != qp->engine->host);
 	return COPIED;
 }
 

@@ -311,6 +311,9 @@ void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 	uint64_t *dropped = dropped_as(qp, msg, payload);
 	uint8_t grh[NUPA_GRH_BYTES] = { 0 };
 
+	if (unlikely(msg->deth.is_global == NUPA_DETH_MULTICAST))
+		nupa_count(&qp->engine->hw->multicast_rcv_packets,
+			   channel->peer_host != qp->engine->host);
 	if (unlikely(dropped)) {
 		nupa_count(dropped, 1);
 		return;

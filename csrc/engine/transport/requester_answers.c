@@ -266,6 +266,7 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 	nupa_qp_unsettle(qp);
 	switch (msg->syndrome) {
 	case NUPA_NAK_RNR:
+		nupa_count(&qp->engine->hw->rcvd_rnr_err, 1);
 		if (qp->rnr_left == 0) {
 			nupa_requester_fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 		} else {

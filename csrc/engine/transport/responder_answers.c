@@ -19,6 +19,7 @@ void nupa_responder_ack(struct nupa_qp *qp)
 void nupa_responder_nak(struct nupa_qp *qp, enum nupa_nak syndrome)
 {
 	nupa_qp_unsettle(qp);
+	nupa_count(&qp->engine->hw->send_rnr_err, syndrome == NUPA_NAK_RNR);
 	qp->nak_sent = true;
 	qp->nak_pending = true;
 	qp->nak_syndrome = (uint8_t)syndrome;

@@ -362,10 +362,14 @@ struct nupa_hw_counters {
 	uint64_t link_retries; /* corrupt packets that a link sent again */
 	uint64_t fault_poisoned, fault_flaps, fault_stuck, fault_killed;
 	uint64_t tx_no_room; /* UC, UD: dropped by the sender: the receiver takes nothing */
-	uint64_t reserved[4];
+	uint64_t multicast_xmit_packets;     /* verbs, to other hosts: one for each member there */
+	uint64_t multicast_rcv_packets;      /* same, that came, dropped ones too */
+	uint64_t send_rnr_err, rcvd_rnr_err; /* RC: RNR NAKs of the responder, at the requester */
+	uint64_t retry_exceeded_err, retry_rnr_exceeded_err; /* requests completed with these */
+	uint64_t reserved[6];
 };
 /* cffi: end */
-#define NUPA_HW_COUNTERS 24u /* each a word */
+#define NUPA_HW_COUNTERS 32u /* each a word */
 NUPA_ASSERT_SIZE(struct nupa_hw_counters, NUPA_HW_COUNTERS * sizeof(uint64_t));
 
 /* A QP in a multicast group.  Writer: the owner of the arena. */
