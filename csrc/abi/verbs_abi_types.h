@@ -685,7 +685,59 @@ struct ibv_counter_attach_attr {
 	uint32_t index, comp_mask;
 };
 
-struct ibv_flow_attr;
+/* Programs put the specifications behind it.  type: 0 to 3, as of ibv_flow_attr_type. */
+struct ibv_flow_attr {
+	uint32_t comp_mask, type;
+	uint16_t size, priority;
+	uint8_t num_of_specs, port;
+	uint32_t flags;
+};
+
+/* Matches of a flow: what packets have where the mask has ones.  Numbers are big endian. */
+struct ibv_flow_eth_filter {
+	uint8_t dst_mac[6], src_mac[6];
+	uint16_t ether_type, vlan_tag;
+};
+
+struct ibv_flow_spec_eth {
+	uint32_t type;
+	uint16_t size;
+	struct ibv_flow_eth_filter val, mask;
+};
+
+struct ibv_flow_ipv4_ext_filter {
+	uint32_t src_ip, dst_ip;
+	uint8_t proto, tos, ttl, flags;
+};
+
+struct ibv_flow_spec_ipv4_ext {
+	uint32_t type;
+	uint16_t size;
+	struct ibv_flow_ipv4_ext_filter val, mask;
+};
+
+struct ibv_flow_ipv6_filter {
+	uint8_t src_ip[16], dst_ip[16];
+	uint32_t flow_label;
+	uint8_t next_hdr, traffic_class, hop_limit;
+};
+
+struct ibv_flow_spec_ipv6 {
+	uint32_t type;
+	uint16_t size;
+	struct ibv_flow_ipv6_filter val, mask;
+};
+
+struct ibv_flow_tcp_udp_filter {
+	uint16_t dst_port, src_port;
+};
+
+struct ibv_flow_spec_tcp_udp {
+	uint32_t type;
+	uint16_t size;
+	struct ibv_flow_tcp_udp_filter val, mask;
+};
+
 struct ibv_flow_action_esp_attr;
 /* cffi: end */
 

@@ -158,18 +158,26 @@ class AHAttr(PyverbsObject):
     traffic_class = _of_route("traffic_class")
 
     def __str__(self) -> str:
-        rows: dict[str, object] = {
-            "  port num": self.port_num,
-            "  sl": self.sl,
-            "  source path bits": self.src_path_bits,
-            "  dlid": self.dlid,
-            "  static rate": self.static_rate,
-            "  is global": self.is_global,
+        rows = {
+            "port num": self.port_num,
+            "sl": self.sl,
+            "source path bits": self.src_path_bits,
+            "dlid": self.dlid,
+            "static rate": self.static_rate,
+            "is global": self.is_global,
         }
-        if self.is_global:
-            for name in ("dgid", "flow_label", "sgid_index", "hop_limit", "traffic_class"):
-                rows[f"  {name.replace('_', ' ')}"] = getattr(self, name)
-        return table(rows, 24)
+        return table({**rows, **self._route_rows()}, indent="  ")
+
+    def _route_rows(self) -> dict[str, object]:
+        if not self.is_global:
+            return {}
+        return {
+            "dgid": self.dgid,
+            "flow label": self.flow_label,
+            "sgid index": self.sgid_index,
+            "hop limit": self.hop_limit,
+            "traffic_class": self.traffic_class,
+        }
 
 
 class AH(PyverbsCM):

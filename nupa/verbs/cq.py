@@ -7,11 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
-from nupa.verbs.base import closed, expect
+from nupa.verbs.base import address_of, closed, expect
 from nupa.verbs.base.errors import check, refuse
 from nupa.verbs.base.fields import table
 from nupa.verbs.completion.channel import CompChannel, Completions
-from nupa.verbs.completion.wc import WC, wc_of
+from nupa.verbs.completion.wc import WC, WcTmInfo, wc_of
 from nupa.verbs.cq_ex import CQEX, CqInitAttrEx, PollCqAttr
 from nupa.verbs.device import Context
 from nupa.verbs.utils import (
@@ -19,6 +19,7 @@ from nupa.verbs.utils import (
     cqe_opcode_to_str,
     cqe_status_to_str,
     create_wc_flags_to_str,
+    flags_to_str,
 )
 
 if TYPE_CHECKING:
@@ -31,10 +32,12 @@ __all__ = [
     "CompChannel",
     "CqInitAttrEx",
     "PollCqAttr",
+    "WcTmInfo",
     "cqe_flags_to_str",
     "cqe_opcode_to_str",
     "cqe_status_to_str",
     "create_wc_flags_to_str",
+    "flags_to_str",
 ]
 
 _poll_cq = lib.nupa_poll_cq
@@ -134,6 +137,11 @@ class CQ(Completions):
         """Makes room for at least *cqe* completions."""
         rc = lib.nupa_resize_cq(self._c or closed(self), cqe)
         check(rc, f"Failed to resize CQ to {cqe} entries")
+
+    @property
+    def cq(self) -> int:
+        """The address of its `struct ibv_cq`, for ctypes and other bindings."""
+        return address_of(self._c or closed(self))
 
     def __str__(self) -> str:
         c = self._c or closed(self)

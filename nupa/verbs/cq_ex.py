@@ -12,7 +12,7 @@ from nupa.verbs.base import PyverbsObject, closed, expect
 from nupa.verbs.base.errors import PyverbsRDMAError, refuse
 from nupa.verbs.base.fields import Attribute, Field, link, table
 from nupa.verbs.completion.channel import CompChannel, Completions
-from nupa.verbs.completion.wc import STATUS
+from nupa.verbs.completion.wc import STATUS, WcTmInfo
 from nupa.verbs.device import Context
 from nupa.verbs.pd import PD
 from nupa.verbs.utils import create_wc_flags_to_str
@@ -33,18 +33,18 @@ class CqInitAttrEx(PyverbsObject):
     ) -> None:
         values = (cqe, ffi.NULL, ffi.NULL, comp_vector, wc_flags, comp_mask, flags)
         self._c = ffi.new("struct ibv_cq_init_attr_ex *", values)
-        self._parent_domain = parent_domain
-        if parent_domain is not None:
-            self._c.parent_domain = parent_domain._c or closed(parent_domain)
-        self.cq_context: object = None
+        self.parent_domain = parent_domain
+        self.cq_context = None
         self.comp_channel = channel
 
+    cq_context: object
     cqe = Field("cqe")
     comp_vector = Field("comp_vector")
     wc_flags = Field("wc_flags")
     comp_mask = Field("comp_mask")
     flags = Field("flags")
     comp_channel: Attribute[CompChannel | None, CompChannel | None] = link("channel")
+    parent_domain: Attribute[PD | None, PD | None] = link("parent_domain")
 
     def __str__(self) -> str:
         return table(
@@ -68,7 +68,7 @@ class PollCqAttr(PyverbsObject):
 
 def _reader(read: Callable[[Any], int]) -> Callable[[CQEX], int]:
     """Makes the method that reads one field of the completion."""
-    return lambda cq: int(read(cq._c or closed(cq)))
+    return lambda self: int(read(self._c or closed(self)))
 
 
 class CQEX(Completions):
@@ -81,7 +81,7 @@ class CQEX(Completions):
         if not c:
             refuse(f"Failed to create extended CQ of {attr.cqe} entries")
         self._open(context, c, attr.comp_channel)
-        self.parent_domain = attr._parent_domain
+        self.parent_domain = attr.parent_domain
         if self.parent_domain is not None:
             self.parent_domain._adopt(self)
 
@@ -124,7 +124,7 @@ class CQEX(Completions):
     def read_flow_tag(self) -> int:
         raise PyverbsRDMAError("Failed to read flow tag", errno.EOPNOTSUPP)
 
-    def read_tm_info(self, info: object) -> None:  # noqa: ARG002
+    def read_tm_info(self) -> WcTmInfo:
         raise PyverbsRDMAError("Failed to read tag", errno.EOPNOTSUPP)
 
     status = Field("status", STATUS)

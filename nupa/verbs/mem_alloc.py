@@ -10,8 +10,12 @@ from __future__ import annotations
 import ctypes
 import mmap as _mmap
 import os
+from typing import TYPE_CHECKING
 
-from nupa.verbs.base.errors import PyverbsRDMAError
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = [
     "MAP_ANONYMOUS_",
@@ -36,10 +40,12 @@ __all__ = [
     "mmio_write64_as_be",
     "munmap",
     "posix_memalign",
+    "read",
     "read32",
     "read64",
     "udma_from_dev_barrier",
     "udma_to_dev_barrier",
+    "write",
     "writebe32",
     "writebe64",
 ]
@@ -117,9 +123,9 @@ def mmap(
 
 
 def munmap(addr: int, length: int) -> None:
-    """Calls munmap(2).  PyverbsRDMAError if that fails."""
+    """Calls munmap(2).  MemoryError, with the errno's text, if that fails."""
     if _libc.munmap(addr, length):
-        raise PyverbsRDMAError(f"Failed to munmap {addr:#x}", ctypes.get_errno())
+        raise MemoryError(f"Failed to munmap {addr:#x}: {os.strerror(ctypes.get_errno())}")
 
 
 def madvise(addr: int, length: int, flags: int = _mmap.MADV_DONTNEED) -> None:
@@ -136,6 +142,22 @@ def writebe32(addr: int, val: int, offset: int = 0) -> None:
 def writebe64(addr: int, val: int, offset: int = 0) -> None:
     """Stores *val* at addr + 8 * offset, most significant byte first."""
     ctypes.memmove(addr + 8 * offset, val.to_bytes(8, "big"), 8)
+
+
+def write(addr: int, data: str | Buffer, length: int, offset: int = 0) -> None:
+    """Copies the first *length* bytes of *data* to addr + offset.
+
+    PyverbsUserError: *data* has fewer.
+    """
+    source = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
+    if not 0 <= length <= len(source):
+        raise PyverbsUserError(f"Asked to write {length} bytes of data that has {len(source)}")
+    ctypes.memmove(addr + offset, bytes(source[:length]), length)
+
+
+def read(addr: int, length: int, offset: int = 0) -> bytes:
+    """Returns the *length* bytes at addr + offset."""
+    return ctypes.string_at(addr + offset, length)
 
 
 def read32(addr: int, offset: int = 0) -> int:

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
 from nupa.core.buffers import borrow
-from nupa.verbs.as_pyverbs.unsupported import DmaBufMR
 from nupa.verbs.base import PyverbsCM, closed, expect
 from nupa.verbs.base.errors import PyverbsError, PyverbsRDMAError, PyverbsUserError, made, refuse
 from nupa.verbs.base.fields import WhileOpen, table
 from nupa.verbs.device.dm import DM
+from nupa.verbs.device.dmabuf import DmaBuf
 from nupa.verbs.enums import (
     IBV_ACCESS_HUGETLB,
     IBV_ACCESS_LOCAL_WRITE,
@@ -25,12 +26,25 @@ from nupa.verbs.enums import (
 )
 from nupa.verbs.mw import MW, MWBind, MWBindInfo
 from nupa.verbs.pd import PD
+from nupa.verbs.utils import mwtype2str, rereg_error_to_str
 from nupa.verbs.wr import SGE
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["DMMR", "MR", "MW", "DmaBufMR", "MWBind", "MWBindInfo", "NullMR"]
+    from nupa.verbs.cmid import CMID
+
+__all__ = [
+    "DMMR",
+    "MR",
+    "MW",
+    "DmaBufMR",
+    "MWBind",
+    "MWBindInfo",
+    "NullMR",
+    "mwtype2str",
+    "rereg_error_to_str",
+]
 
 HUGE_PAGE_SIZE = 0x200000
 _MAP_HUGETLB = 0x40000
@@ -39,14 +53,14 @@ _SIZE_MAX = (1 << 64) - 1
 
 
 class MR(PyverbsCM):
-    """A memory region of *pd*.
+    """A memory region of *creator*: a PD, or a CMID, whose PD it then uses.
 
     length: bytes of new memory, page-aligned and zeroed; or an object with a buffer (bytearray,
     memoryview, mmap, NumPy array ...).  The object is registered in place and kept alive.
-    access: ibv_access_flags.
+    access: ibv_access_flags; for a CMID, remote write and remote read imply local write.
     address: registers *length* bytes there, which the caller keeps alive.
     implicit: with IBV_ACCESS_ON_DEMAND, all of this process's memory; buf is *length* bytes of it.
-    handle: another handle of a region of an imported *pd*; closing it is unimport().
+    handle: another handle of a region of an imported PD; closing it is unimport().
     iova: the address that work requests use; by default the memory's own.
 
     A read-only buffer can be registered for reading only.
@@ -63,7 +77,7 @@ class MR(PyverbsCM):
 
     def __init__(
         self,
-        pd: PD,
+        creator: PD | CMID,
         length: int | Buffer = 0,
         access: int = 0,
         address: int | None = None,
@@ -72,7 +86,9 @@ class MR(PyverbsCM):
         iova: int | None = None,
         handle: int | None = None,
     ) -> None:
-        expect(pd, PD, "pd")
+        pd = creator
+        if not isinstance(pd, PD):
+            pd, access = _of_id(creator, access)
         parent = pd._c or closed(pd)
         if not isinstance(length, int):
             self._memory, length = _from_buffer(length, access)
@@ -140,7 +156,7 @@ class MR(PyverbsCM):
         rc = lib.nupa_rereg_mr(c, flags, parent, ffi.cast("void *", addr), length, int(access))
         if rc:
             code = ffi.errno
-            raise PyverbsRDMAError(f"Failed to reregister a MR. Code: {rc}, flags: {flags}", code)
+            raise PyverbsRDMAError(f"Failed to rereg MR: {rereg_error_to_str(rc)}", code)
         if flags & IBV_REREG_MR_CHANGE_TRANSLATION:
             self._memory = ffi.cast("char *", addr)
             self._buf = addr
@@ -219,7 +235,7 @@ class MR(PyverbsCM):
         return SGE(self._buf + offset, length, self.lkey)
 
     def __str__(self) -> str:
-        return "MR\n" + table(
+        return "MR:\n" + table(
             {
                 "lkey": self.lkey,
                 "rkey": self.rkey,
@@ -270,6 +286,25 @@ class DMMR(MR):
         return (self.dm or closed(self)).copy_from_dm(self._offset + offset, length)
 
 
+class DmaBufMR(MR):
+    """A region of *length* bytes of a dma-buf, from *offset* bytes into it on."""
+
+    def __init__(
+        self,
+        pd: PD,  # noqa: ARG002
+        length: int,  # noqa: ARG002
+        access: int,  # noqa: ARG002
+        dmabuf: DmaBuf | int | None = None,  # noqa: ARG002
+        offset: int = 0,  # noqa: ARG002
+        gpu: int = 0,  # noqa: ARG002
+        gtt: int = 0,  # noqa: ARG002
+    ) -> None:
+        raise PyverbsRDMAError("Failed to register a dma-buf MR", errno.EOPNOTSUPP)
+
+    offset: int
+    dmabuf: DmaBuf | int | None
+
+
 class NullMR(MR):
     """A region that reads as zeros and ignores writes, at any address; lkey only."""
 
@@ -277,6 +312,12 @@ class NullMR(MR):
         expect(pd, PD, "pd")
         c = made(lib.nupa_alloc_null_mr(pd._c or closed(pd)), "Failed to allocate a null MR")
         self._belong(pd, c, 0)
+
+
+def _of_id(creator: object, access: int) -> tuple[PD, int]:
+    """Returns the PD of a CMID, and the access as rdma_reg_read and rdma_reg_write have it."""
+    pd = getattr(creator, "pd", None)
+    return expect(creator if pd is None else pd, PD, "creator"), access | IBV_ACCESS_LOCAL_WRITE
 
 
 def _from_buffer(source: Buffer, access: int) -> tuple[Any, int]:

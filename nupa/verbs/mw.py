@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsCM, PyverbsValue, closed, expect
 from nupa.verbs.base.errors import refuse
-from nupa.verbs.base.fields import ReadOnly, WhileOpen
+from nupa.verbs.base.fields import ReadOnly, WhileOpen, table
 from nupa.verbs.pd import PD
+from nupa.verbs.utils import mwtype2str
 
 if TYPE_CHECKING:
     from nupa.verbs.mr import MR
@@ -30,10 +31,12 @@ class MWBindInfo(PyverbsValue):
     mw_access_flags = ReadOnly("mw_access_flags")
     #: in bytes
     length = ReadOnly("length")
-    address = ReadOnly("addr")
+    addr = ReadOnly("addr")
 
     def __str__(self) -> str:
-        return f"MWBindInfo({self.address:#x}, {self.length}, {self.mw_access_flags:#x})"
+        return "MWBindInfo:\n" + table(
+            {"Addr": self.addr, "Length": self.length, "MW access flags": self.mw_access_flags}
+        )
 
 
 class MWBind(PyverbsValue):
@@ -49,7 +52,7 @@ class MWBind(PyverbsValue):
     send_flags = ReadOnly("send_flags")
 
     def __str__(self) -> str:
-        return f"MWBind({self.info}, {self.send_flags:#x}, wr_id={self.wr_id})"
+        return "MWBind:\n" + table({"WR id": self.wr_id, "Send flags": self.send_flags})
 
 
 class MW(PyverbsCM):
@@ -83,4 +86,5 @@ class MW(PyverbsCM):
     type = WhileOpen("type")
 
     def __str__(self) -> str:
-        return f"MW of type {self.type}, rkey {self.rkey:#x}, handle {self.handle}"
+        rows = {"Rkey": self.rkey, "Handle": self.handle, "MW Type": mwtype2str(self.type)}
+        return "MW:\n" + table(rows)

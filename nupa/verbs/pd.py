@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
-from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
+from nupa.verbs.base import PyverbsCM, PyverbsObject, address_of, closed, expect
 from nupa.verbs.base.errors import PyverbsUserError, check, made
 from nupa.verbs.base.fields import WhileOpen
 from nupa.verbs.device import Context
@@ -74,6 +74,11 @@ class PD(PyverbsCM):
 
     handle = WhileOpen("handle")
 
+    @property
+    def pd(self) -> int:
+        """The address of its `struct ibv_pd`, for ctypes and other bindings."""
+        return address_of(self._c or closed(self))
+
 
 # (pd, context, size, alignment, resource_type) -> address; 0: there is none;
 # _IBV_ALLOCATOR_USE_DEFAULT: the library allocates.
@@ -87,6 +92,8 @@ class ParentDomainContext(PyverbsObject):
 
     alloc_func returns zeroed memory of *size* bytes; an exception counts as no memory.
     """
+
+    user_data: Any
 
     def __init__(self, pd: PD, alloc_func: Alloc, free_func: Free, user_data: Any = None) -> None:
         self.pd = pd

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from nupa.verbs.device.event import AsyncEvent
 from nupa.verbs.pd import PD
 from nupa.verbs.post import post_many, post_one
 from nupa.verbs.qp_attr import ECE, STATES, TYPES, QPAttr, QPCap, QPInitAttr, QPInitAttrEx
+from nupa.verbs.qp_masks import MASKS
 from nupa.verbs.utils import qp_state_to_str, qp_type_to_str
 from nupa.verbs.wr import SGE, RecvWR, SendWR
 from nupa.verbs.xrcd import XRCD
@@ -26,6 +28,7 @@ from nupa.verbs.xrcd import XRCD
 if TYPE_CHECKING:
     from nupa.verbs.batch import RecvBatch, SendBatch
     from nupa.verbs.mw import MW, MWBind, MWBindInfo
+    from nupa.verbs.raw.wq import RwqIndTable
 
 __all__ = ["ECE", "QP", "DataBuffer", "QPAttr", "QPCap", "QPEx", "QPInitAttr", "QPInitAttrEx"]
 
@@ -33,41 +36,6 @@ _post_send = lib.nupa_post_send
 _post_recv = lib.nupa_post_recv
 
 _ATOMIC_BYTES = 8
-_TO_INIT = e.IBV_QP_PKEY_INDEX | e.IBV_QP_PORT
-_TO_RTR = e.IBV_QP_AV | e.IBV_QP_PATH_MTU | e.IBV_QP_DEST_QPN | e.IBV_QP_RQ_PSN
-
-# Attributes that each transition needs, by type of QP (IBTA 11.2.5.2, man 3 ibv_modify_qp).
-_MASKS: dict[int, dict[int, int]] = {
-    e.IBV_QPT_RC: {
-        e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_ACCESS_FLAGS,
-        e.IBV_QPS_RTR: _TO_RTR | e.IBV_QP_MAX_DEST_RD_ATOMIC | e.IBV_QP_MIN_RNR_TIMER,
-        e.IBV_QPS_RTS: e.IBV_QP_SQ_PSN
-        | e.IBV_QP_TIMEOUT
-        | e.IBV_QP_RETRY_CNT
-        | e.IBV_QP_RNR_RETRY
-        | e.IBV_QP_MAX_QP_RD_ATOMIC,
-    },
-    e.IBV_QPT_UC: {
-        e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_ACCESS_FLAGS,
-        e.IBV_QPS_RTR: _TO_RTR,
-        e.IBV_QPS_RTS: e.IBV_QP_SQ_PSN,
-    },
-    e.IBV_QPT_UD: {
-        e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_QKEY,
-        e.IBV_QPS_RTR: 0,
-        e.IBV_QPS_RTS: e.IBV_QP_SQ_PSN,
-    },
-}
-_MASKS[e.IBV_QPT_XRC_SEND] = {
-    e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_ACCESS_FLAGS,
-    e.IBV_QPS_RTR: _TO_RTR,
-    e.IBV_QPS_RTS: _MASKS[e.IBV_QPT_RC][e.IBV_QPS_RTS],
-}
-_MASKS[e.IBV_QPT_XRC_RECV] = {
-    e.IBV_QPS_INIT: _TO_INIT | e.IBV_QP_ACCESS_FLAGS,
-    e.IBV_QPS_RTR: _MASKS[e.IBV_QPT_RC][e.IBV_QPS_RTR],
-    e.IBV_QPS_RTS: e.IBV_QP_SQ_PSN | e.IBV_QP_TIMEOUT,
-}
 _NAMES = {e.IBV_QPS_INIT: "init", e.IBV_QPS_RTR: "RTR", e.IBV_QPS_RTS: "RTS"}
 
 
@@ -155,7 +123,7 @@ class QP(PyverbsCM):
 
     def _to(self, state: int, qp_attr: QPAttr) -> None:
         c = self._c or closed(self)
-        masks = _MASKS.get(c.qp_type)
+        masks = MASKS.get(c.qp_type)
         if masks is None:
             raise PyverbsUserError(
                 f"No transitions are known for a QP of type {qp_type_to_str(c.qp_type)}: "
@@ -310,8 +278,9 @@ class QPEx(QP):
         self._ex = None
 
     @property
-    def ind_table(self) -> None:
+    def ind_table(self) -> RwqIndTable | None:
         """None: the device has no receive side scaling."""
+        return None
 
     def _qp(self) -> Any:
         if self._ex is None:
@@ -349,6 +318,11 @@ class QPEx(QP):
     def wr_send_inv(self, invalidate_rkey: int) -> None:
         lib.ibv_wr_send_inv(self._qp(), invalidate_rkey)
 
+    def wr_send_tso(self, hdr: int, hdr_sz: int, mss: int) -> None:  # noqa: ARG002
+        """Raises PyverbsRDMAError, EOPNOTSUPP: there are no packets to segment."""
+        self._qp()
+        raise PyverbsRDMAError("Failed to send with segmentation", errno.EOPNOTSUPP)
+
     def wr_rdma_read(self, rkey: int, remote_addr: int) -> None:
         lib.ibv_wr_rdma_read(self._qp(), rkey, remote_addr)
 
@@ -368,9 +342,9 @@ class QPEx(QP):
     def wr_local_inv(self, invalidate_rkey: int) -> None:
         lib.ibv_wr_local_inv(self._qp(), invalidate_rkey)
 
-    def wr_bind_mw(self, mw: MW, rkey: int, mw_info: MWBindInfo) -> None:
+    def wr_bind_mw(self, mw: MW, rkey: int, bind_info: MWBindInfo) -> None:
         """Binds; *rkey* is the key that the window will have: inc_rkey(mw.rkey) or another tag."""
-        lib.ibv_wr_bind_mw(self._qp(), mw._c or closed(mw), rkey, mw_info._c)
+        lib.ibv_wr_bind_mw(self._qp(), mw._c or closed(mw), rkey, bind_info._c)
 
     def wr_atomic_write(self, rkey: int, remote_addr: int, atomic_wr: bytes) -> None:
         """Writes the 8 bytes of *atomic_wr* at once; remote_addr is a multiple of 8."""
@@ -378,12 +352,12 @@ class QPEx(QP):
             raise PyverbsUserError(f"An atomic write has 8 bytes, got {len(atomic_wr)}")
         lib.ibv_wr_atomic_write(self._qp(), rkey, remote_addr, ffi.from_buffer(atomic_wr))
 
-    def wr_flush(self, rkey: int, remote_addr: int, length: int, kind: int, level: int) -> None:
+    def wr_flush(self, rkey: int, remote_addr: int, length: int, ptype: int, level: int) -> None:
         """Completes when all earlier writes are in place.
 
-        *kind*: ibv_placement_type; *level*: ibv_selectivity_level.
+        *ptype*: ibv_placement_type; *level*: ibv_selectivity_level.
         """
-        lib.ibv_wr_flush(self._qp(), rkey, remote_addr, length, kind, level)
+        lib.ibv_wr_flush(self._qp(), rkey, remote_addr, length, ptype, level)
 
     def wr_set_ud_addr(self, ah: AH, remote_qpn: int, remote_rkey: int) -> None:
         """Sets the destination; *remote_rkey* is the Q_Key (pyverbs' name)."""

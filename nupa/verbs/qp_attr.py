@@ -9,8 +9,7 @@ from typing import Any
 from nupa._engine import ffi
 from nupa.verbs import utils
 from nupa.verbs.addr import AHAttr
-from nupa.verbs.base import PyverbsObject
-from nupa.verbs.base.errors import PyverbsUserError
+from nupa.verbs.base import PyverbsObject, PyverbsValue
 from nupa.verbs.base.fields import Attribute, Field, link, table
 from nupa.verbs.cq import CQ, CQEX
 from nupa.verbs.enums import (
@@ -23,12 +22,23 @@ from nupa.verbs.enums import (
     ibv_qp_type,
 )
 from nupa.verbs.pd import PD
+from nupa.verbs.raw.wq import RwqIndTable, RxHashConf
 from nupa.verbs.srq import SRQ, cq_pointer
 from nupa.verbs.xrcd import XRCD
 
 STATES: Mapping[int, Any] = dict(ibv_qp_state._value2member_map_)
 TYPES: Mapping[int, Any] = dict(ibv_qp_type._value2member_map_)
 _MTUS: Mapping[int, Any] = dict(ibv_mtu._value2member_map_)
+
+
+_COMP_MASKS = {
+    1: "PD", 2: "XRCD", 4: "Create Flags", 8: "Max TSO header", 16: "Indirection Table",
+    32: "RX hash",
+}  # fmt: skip
+_CREATE_FLAGS = {
+    1: "Block self mcast loopback", 2: "Scatter FCS", 4: "CVLAN stripping", 8: "Source QPN",
+    16: "PCI write end padding",
+}  # fmt: skip
 
 
 class QPCap(PyverbsObject):
@@ -54,16 +64,16 @@ class QPCap(PyverbsObject):
     max_inline_data = Field("max_inline_data")
 
     def __str__(self) -> str:
-        return table(_cap_rows(self._c, ""), 20)
+        return table(_cap_rows(self._c, "wrs", "sges"), 20)
 
 
-def _cap_rows(cap: Any, indent: str) -> dict[str, object]:
+def _cap_rows(cap: Any, wr: str = "WR", sge: str = "SGE") -> dict[str, object]:
     return {
-        f"{indent}max send wrs": cap.max_send_wr,
-        f"{indent}max recv wrs": cap.max_recv_wr,
-        f"{indent}max send sges": cap.max_send_sge,
-        f"{indent}max recv sges": cap.max_recv_sge,
-        f"{indent}max inline data": cap.max_inline_data,
+        f"max send {wr}": cap.max_send_wr,
+        f"max recv {wr}": cap.max_recv_wr,
+        f"max send {sge}": cap.max_send_sge,
+        f"max recv {sge}": cap.max_recv_sge,
+        "max inline data": cap.max_inline_data,
     }
 
 
@@ -116,15 +126,12 @@ class _InitAttr(_Capable):
         self.recv_cq = rcq
         self.srq = srq
 
-    def _rows(self) -> dict[str, object]:
-        return {
+    def _text(self, indent: str, width: int) -> str:
+        rows = {
             "QP type": utils.qp_type_to_str(self.qp_type),
             "SQ sig. all": self.sq_sig_all,
-            **_cap_rows(self._c.cap, "  "),
         }
-
-    def __str__(self) -> str:
-        return table(self._rows(), 20)
+        return f"{table(rows, 20)}QP caps:\n" + table(_cap_rows(self._c.cap), width, indent)
 
 
 class QPInitAttr(_InitAttr):
@@ -142,6 +149,9 @@ class QPInitAttr(_InitAttr):
     ) -> None:
         self._c = ffi.new("struct ibv_qp_init_attr *")
         self._fill(qp_type, qp_context, scq, rcq, srq, cap, sq_sig_all)
+
+    def __str__(self) -> str:
+        return self._text(indent="    ", width=20)
 
 
 class QPInitAttrEx(_InitAttr):
@@ -162,12 +172,10 @@ class QPInitAttrEx(_InitAttr):
         create_flags: int = 0,
         max_tso_header: int = 0,
         source_qpn: int = 0,
-        hash_conf: None = None,
-        ind_table: None = None,
+        hash_conf: RxHashConf | None = None,
+        ind_table: RwqIndTable | None = None,
         send_ops_flags: int = 0,
     ) -> None:
-        if hash_conf is not None or ind_table is not None:
-            raise PyverbsUserError("This device has no receive side scaling: leave it out")
         self._c = ffi.new("struct ibv_qp_init_attr_ex *")
         self._fill(qp_type, qp_context, scq, rcq, srq, cap, sq_sig_all)
         self.comp_mask = comp_mask
@@ -177,6 +185,10 @@ class QPInitAttrEx(_InitAttr):
         self.send_ops_flags = send_ops_flags
         self.pd = pd
         self.xrcd = xrcd
+        self.ind_table = ind_table
+        self._hash_conf = hash_conf
+        if hash_conf is not None:
+            self._c.rx_hash_conf = hash_conf._c[0]
 
     comp_mask = Field("comp_mask")
     create_flags = Field("create_flags")
@@ -185,15 +197,24 @@ class QPInitAttrEx(_InitAttr):
     send_ops_flags = Field("send_ops_flags")
     pd: Attribute[PD | None, PD | None] = link("pd")
     xrcd: Attribute[XRCD | None, XRCD | None] = link("xrcd")
+    ind_table: Attribute[RwqIndTable | None, RwqIndTable | None] = link("rwq_ind_tbl")
 
-    def _rows(self) -> dict[str, object]:
-        return {
-            **super()._rows(),
-            "comp mask": self.comp_mask,
-            "create flags": self.create_flags,
+    def mask_to_str(self, mask: int) -> str:
+        """Lists what the bits of a comp_mask say, with spaces between."""
+        return utils.flags_to_str(mask, _COMP_MASKS)
+
+    def flags_to_str(self, flags: int) -> str:
+        """Lists what the bits of create_flags say, likewise."""
+        return utils.flags_to_str(flags, _CREATE_FLAGS)
+
+    def __str__(self) -> str:
+        rows = {
+            "comp mask": self.mask_to_str(self.comp_mask),
+            "create flags": self.flags_to_str(self.create_flags),
             "max TSO header": self.max_tso_header,
             "Source QPN": self.source_qpn,
         }
+        return self._text(indent="  ", width=18) + table(rows, 20)
 
 
 class QPAttr(_Capable):
@@ -266,7 +287,6 @@ class QPAttr(_Capable):
             "SQ PSN": self.sq_psn,
             "Dest QP number": self.dest_qp_num,
             "QP access flags": utils.access_flags_to_str(self.qp_access_flags),
-            **_cap_rows(self._c.cap, "  "),
         }
         more = {
             "PKey index": self.pkey_index,
@@ -284,9 +304,26 @@ class QPAttr(_Capable):
             "Alt. timeout": self.alt_timeout,
             "Rate limit": self.rate_limit,
         }
-        return (
-            f"{table(rows)}AH Attr:\n{self.ah_attr}Alt. AH Attr:\n{self.alt_ah_attr}{table(more)}"
-        )
+        caps = table(_cap_rows(self._c.cap), indent="  ")
+        paths = f"AH Attr:\n{_path(self.ah_attr)}Alt. AH Attr:\n{_path(self.alt_ah_attr)}"
+        return f"{table(rows)}QP caps:\n{caps}{paths}{table(more)}"
+
+
+def _path(attr: AHAttr) -> str:
+    # pyverbs prints the port twice.
+    rows = {
+        "port num": attr.port_num,
+        "sl": attr.sl,
+        "source path bits": attr.src_path_bits,
+        "dlid": attr.dlid,
+    }
+    more = {
+        "port num": attr.port_num,
+        "static rate": attr.static_rate,
+        "is global": attr.is_global,
+    }
+    route = table(attr._route_rows(), indent="    ")
+    return table(rows, indent="  ") + table(more, indent="  ") + route
 
 
 def _copy(c: Any) -> AHAttr:
@@ -295,7 +332,7 @@ def _copy(c: Any) -> AHAttr:
     return attr
 
 
-class ECE(PyverbsObject):
+class ECE(PyverbsValue):
     """Vendor extensions that two devices agree on while they connect."""
 
     def __init__(self, vendor_id: int = 0, options: int = 0, comp_mask: int = 0) -> None:
@@ -306,6 +343,6 @@ class ECE(PyverbsObject):
     comp_mask = Field("comp_mask")
 
     def __str__(self) -> str:
-        return table(
-            {"Vendor ID": self.vendor_id, "Options": self.options, "Comp Mask": self.comp_mask}, 24
-        )
+        fields = {"Vendor ID": self.vendor_id, "Options": self.options, "Comp Mask": self.comp_mask}
+        # Digits are padded, not the whole number, as in pyverbs.
+        return "ECE:\n" + "".join(f"{name:22}: 0x{n:<20x}\n" for name, n in fields.items())

@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from nupa._engine import ffi, lib
-from nupa.verbs.as_pyverbs.unsupported import OpsWr
-from nupa.verbs.base import PyverbsCM, PyverbsObject, closed
-from nupa.verbs.base.errors import PyverbsUserError, check, refuse
+from nupa.verbs.base import PyverbsCM, PyverbsObject, PyverbsValue, closed, expect
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check, refuse
 from nupa.verbs.base.fields import Attribute, Field, ReadOnly, link, pointer_of
 from nupa.verbs.cq import CQ, CQEX
 from nupa.verbs.device import Context
 from nupa.verbs.device.event import AsyncEvent
+from nupa.verbs.enums import IBV_OPS_SIGNALED, IBV_WR_TAG_ADD, ibv_ops_wr_opcode
 from nupa.verbs.pd import PD
 from nupa.verbs.post import post_many, post_one
-from nupa.verbs.wr import RecvWR
+from nupa.verbs.wr import SGE, RecvWR, sg_array
 from nupa.verbs.xrcd import XRCD
 
 if TYPE_CHECKING:
@@ -72,6 +73,50 @@ class SrqInitAttrEx(PyverbsObject):
     pd: Attribute[PD | None, PD | None] = link("pd")
     xrcd: Attribute[XRCD | None, XRCD | None] = link("xrcd")
     cq: Attribute[CQ | CQEX | None, CQ | CQEX | None] = link("cq", cq_pointer)
+    #: for tag matching, which the device lacks
+    max_num_tags = Field("tm_cap.max_num_tags")
+    max_ops = Field("tm_cap.max_ops")
+
+
+class OpsWr(PyverbsValue):
+    """A request to the list of tags of a tag matching SRQ (ibv_ops_wr)."""
+
+    def __init__(
+        self,
+        wr_id: int = 0,
+        opcode: int = IBV_WR_TAG_ADD,
+        flags: int = IBV_OPS_SIGNALED,
+        next_wr: OpsWr | None = None,
+        unexpected_cnt: int = 0,
+        recv_wr_id: int = 0,
+        num_sge: int | None = None,
+        tag: int = 0,
+        mask: int = 0,
+        sg_list: Sequence[SGE] | None = None,
+    ) -> None:
+        self._c = ffi.new("struct ibv_ops_wr *")
+        self.wr_id = wr_id
+        self.opcode = opcode
+        self.flags = flags
+        self.unexpected_cnt = unexpected_cnt
+        self.recv_wr_id = recv_wr_id
+        self.tag = tag
+        self.mask = mask
+        self.next_wr = next_wr
+        self._sges, n = sg_array(sg_list, 0 if sg_list is None else num_sge or 0)
+        self._c.tm.add.num_sge = n if num_sge is None else num_sge
+        if sg_list is not None:
+            self._c.tm.add.sg_list = self._sges
+
+    wr_id = Field("wr_id")
+    opcode = Field("opcode", dict(ibv_ops_wr_opcode._value2member_map_))
+    flags = Field("flags")
+    unexpected_cnt = Field("tm.unexpected_cnt")
+    handle = Field("tm.handle")
+    recv_wr_id = Field("tm.add.recv_wr_id")
+    tag = Field("tm.add.tag")
+    mask = Field("tm.add.mask")
+    next_wr: Attribute[OpsWr | None, OpsWr | None] = link("next")
 
 
 class SRQ(PyverbsCM):
@@ -146,6 +191,15 @@ class SRQ(PyverbsCM):
             post_one(lib.nupa_post_srq_recv, c, wr, bad_wr, "post receive to SRQ")
         else:
             post_many(lib.nupa_batch_post_srq_recv, c, wr, "post receive to SRQ")
+
+    def post_srq_ops(self, wr: OpsWr, bad_wr: OpsWr | None = None) -> None:
+        """Raises PyverbsRDMAError, EOPNOTSUPP: no SRQ matches tags.  *bad_wr* becomes *wr*."""
+        expect(wr, OpsWr, "wr")
+        if self._c is None:
+            closed(self)
+        if bad_wr is not None:
+            bad_wr._c[0] = wr._c[0]
+        raise PyverbsRDMAError("post SRQ ops failed.", errno.EOPNOTSUPP)
 
     def recv_batch(self, n: int, template: RecvWR | None = None, num_sge: int = 1) -> RecvBatch:
         """Makes *n* receives, to be posted as often as wanted; see QP.recv_batch."""

@@ -51,7 +51,7 @@ class SGE(PyverbsValue):
         return f"SGE({self.addr:#x}, {self.length}, {self.lkey:#x})"
 
 
-def _sg_array(sg: Sequence[SGE] | None, num_sge: int) -> tuple[Any, int]:
+def sg_array(sg: Sequence[SGE] | None, num_sge: int) -> tuple[Any, int]:
     """Makes the C array of the first *num_sge* elements (0: all) of *sg*; returns it, its
     length."""
     num_sge = num_sge or len(sg or ())
@@ -77,7 +77,7 @@ class RecvWR(PyverbsValue):
         sg: Sequence[SGE] | None = None,
         next_wr: RecvWR | None = None,
     ) -> None:
-        self._sges, num_sge = _sg_array(sg, num_sge)
+        self._sges, num_sge = sg_array(sg, num_sge)
         self._c = ffi.new(_RECV_WR)
         self._c.wr_id = wr_id
         self._c.num_sge = num_sge
@@ -121,7 +121,7 @@ class SendWR(PyverbsValue):
         send_flags: int = IBV_SEND_SIGNALED,
         next_wr: SendWR | None = None,
     ) -> None:
-        self._sges, num_sge = _sg_array(sg, num_sge)
+        self._sges, num_sge = sg_array(sg, num_sge)
         c = self._c = ffi.new(_SEND_WR)
         c.wr_id = wr_id
         c.num_sge = num_sge

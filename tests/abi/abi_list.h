@@ -536,6 +536,56 @@
 	FIELD(struct ibv_flow, handle) \
 	SIZE(struct ibv_flow_action) \
 	FIELD(struct ibv_flow_action, context) \
+	SIZE(struct ibv_flow_attr) \
+	FIELD(struct ibv_flow_attr, comp_mask) \
+	FIELD(struct ibv_flow_attr, type) \
+	FIELD(struct ibv_flow_attr, size) \
+	FIELD(struct ibv_flow_attr, priority) \
+	FIELD(struct ibv_flow_attr, num_of_specs) \
+	FIELD(struct ibv_flow_attr, port) \
+	FIELD(struct ibv_flow_attr, flags) \
+	SIZE(struct ibv_flow_eth_filter) \
+	FIELD(struct ibv_flow_eth_filter, dst_mac) \
+	FIELD(struct ibv_flow_eth_filter, src_mac) \
+	FIELD(struct ibv_flow_eth_filter, ether_type) \
+	FIELD(struct ibv_flow_eth_filter, vlan_tag) \
+	SIZE(struct ibv_flow_spec_eth) \
+	FIELD(struct ibv_flow_spec_eth, type) \
+	FIELD(struct ibv_flow_spec_eth, size) \
+	FIELD(struct ibv_flow_spec_eth, val) \
+	FIELD(struct ibv_flow_spec_eth, mask) \
+	SIZE(struct ibv_flow_ipv4_ext_filter) \
+	FIELD(struct ibv_flow_ipv4_ext_filter, src_ip) \
+	FIELD(struct ibv_flow_ipv4_ext_filter, dst_ip) \
+	FIELD(struct ibv_flow_ipv4_ext_filter, proto) \
+	FIELD(struct ibv_flow_ipv4_ext_filter, tos) \
+	FIELD(struct ibv_flow_ipv4_ext_filter, ttl) \
+	FIELD(struct ibv_flow_ipv4_ext_filter, flags) \
+	SIZE(struct ibv_flow_spec_ipv4_ext) \
+	FIELD(struct ibv_flow_spec_ipv4_ext, type) \
+	FIELD(struct ibv_flow_spec_ipv4_ext, size) \
+	FIELD(struct ibv_flow_spec_ipv4_ext, val) \
+	FIELD(struct ibv_flow_spec_ipv4_ext, mask) \
+	SIZE(struct ibv_flow_ipv6_filter) \
+	FIELD(struct ibv_flow_ipv6_filter, src_ip) \
+	FIELD(struct ibv_flow_ipv6_filter, dst_ip) \
+	FIELD(struct ibv_flow_ipv6_filter, flow_label) \
+	FIELD(struct ibv_flow_ipv6_filter, next_hdr) \
+	FIELD(struct ibv_flow_ipv6_filter, traffic_class) \
+	FIELD(struct ibv_flow_ipv6_filter, hop_limit) \
+	SIZE(struct ibv_flow_spec_ipv6) \
+	FIELD(struct ibv_flow_spec_ipv6, type) \
+	FIELD(struct ibv_flow_spec_ipv6, size) \
+	FIELD(struct ibv_flow_spec_ipv6, val) \
+	FIELD(struct ibv_flow_spec_ipv6, mask) \
+	SIZE(struct ibv_flow_tcp_udp_filter) \
+	FIELD(struct ibv_flow_tcp_udp_filter, dst_port) \
+	FIELD(struct ibv_flow_tcp_udp_filter, src_port) \
+	SIZE(struct ibv_flow_spec_tcp_udp) \
+	FIELD(struct ibv_flow_spec_tcp_udp, type) \
+	FIELD(struct ibv_flow_spec_tcp_udp, size) \
+	FIELD(struct ibv_flow_spec_tcp_udp, val) \
+	FIELD(struct ibv_flow_spec_tcp_udp, mask) \
 	SIZE(struct ibv_counters_init_attr) \
 	FIELD(struct ibv_counters_init_attr, comp_mask) \
 	SIZE(struct ibv_counters) \

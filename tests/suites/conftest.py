@@ -22,7 +22,7 @@ def _debian(folder: Path, python: tuple[str, ...]) -> Suite:
     return Suite(version, folder, python)
 
 
-def _pypi(folder: Path, python: tuple[str, ...], preload: tuple[Path, ...] = ()) -> Suite:
+def pypi(folder: Path, python: tuple[str, ...], preload: tuple[Path, ...] = ()) -> Suite:
     unpack_pypi(folder)
     env = (("PYTHONPATH", str(PYPI / "python")),) if preload else ()
     return Suite(PYPI_VERSION, folder, python, env, preload)
@@ -33,8 +33,8 @@ def _pypi(folder: Path, python: tuple[str, ...], preload: tuple[Path, ...] = ())
 _WAYS: dict[str, Callable[[Path], Suite]] = {
     "debian": lambda folder: _debian(folder, ("/usr/bin/python3", "-P")),
     "debian-nupa.verbs": lambda folder: _debian(folder, NUPA_VERBS),
-    "pypi": lambda folder: _pypi(folder, (sys.executable, "-P"), DROP_IN),
-    "pypi-nupa.verbs": lambda folder: _pypi(folder, NUPA_VERBS),
+    "pypi": lambda folder: pypi(folder, (sys.executable, "-P"), DROP_IN),
+    "pypi-nupa.verbs": lambda folder: pypi(folder, NUPA_VERBS),
 }
 
 

@@ -79,7 +79,7 @@ class Suite:
         scratch.mkdir()
         listed, results = scratch / "listed", scratch / "results"
         seed = str(random.randrange(1 << 32))
-        said = self._run([seed, str(listed), str(results), *modules], scratch)
+        said = self.execute(RUNNER, [seed, str(listed), str(results), *modules], scratch)
         if not listed.exists():
             return [Outcome(f"tests.{module}", "failed", said) for module in modules]
         lines = results.read_text().splitlines() if results.exists() else []
@@ -96,9 +96,9 @@ class Suite:
             Outcome(test, "failed", f"was never done (seed {seed}):\n{said}") for test in missing
         ]
 
-    def _run(self, arguments: Sequence[str], scratch: Path) -> str:
-        """Runs runner.py on a host of a fabric; what was written, and how it ended."""
-        command = [*self.python, str(RUNNER), *arguments]
+    def execute(self, script: Path, arguments: Sequence[str], scratch: Path) -> str:
+        """Runs *script* on a host of a fabric; what was written, and how it ended."""
+        command = [*self.python, str(script), *arguments]
         if self.preload:
             libraries = ":".join(str(path) for path in self.preload)
             add = f'LD_PRELOAD="{libraries}:${{LD_PRELOAD-}}" exec "$@"'

@@ -31,13 +31,15 @@ _VENDORS = "pyverbs.providers"
 #: Modules of pyverbs that have another name here, or share a module with others.
 OUR_NAMES = {
     "dma_util": "mem_alloc",
-    "dmabuf": "as_pyverbs.unsupported",
-    "flow": "as_pyverbs.unsupported",
+    "dmabuf": "device.dmabuf",
+    "flow": "raw.flow",
+    "libibverbs": "enums",
     "libibverbs_enums": "enums",
+    "librdmacm": "cm_enums",
     "librdmacm_enums": "cm_enums",
     "pyverbs_error": "base.errors",
-    "spec": "as_pyverbs.unsupported",
-    "wq": "as_pyverbs.unsupported",
+    "spec": "raw.spec",
+    "wq": "raw.wq",
 }
 
 

@@ -86,6 +86,6 @@ def link(
     return Attribute(lambda obj: getattr(obj, kept, None), write)
 
 
-def table(rows: Mapping[str, object], width: int = 22) -> str:
+def table(rows: Mapping[str, object], width: int = 22, indent: str = "") -> str:
     """Formats lines of `label: value`, as pyverbs prints its objects."""
-    return "".join(f"{label:{width}}: {value!s:<20}\n" for label, value in rows.items())
+    return "".join(f"{indent}{label:{width}}: {value!s:<20}\n" for label, value in rows.items())

@@ -76,6 +76,7 @@ class CMID(PyverbsCM):
     """
 
     _rank = PyverbsCM.RANK_QP
+    event_channel: CMEventChannel | None
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class CMID(PyverbsCM):
         *,
         context: Context | None = None,
     ) -> None:
-        self.event_channel: CMEventChannel | None = None
+        self.event_channel = None
         self._context: Context | None = context
         self._pd: PD | None = pd
         created = ffi.new("struct rdma_cm_id **")

@@ -11,7 +11,7 @@ from nupa._engine import ffi, lib
 from nupa.verbs.addr import AHAttr
 from nupa.verbs.base import PyverbsCM, PyverbsObject, closed, expect
 from nupa.verbs.base.errors import PyverbsUserError, check, made, refuse
-from nupa.verbs.base.fields import Field, table
+from nupa.verbs.base.fields import Field
 from nupa.verbs.cm_enums import rdma_cm_event_type
 from nupa.verbs.device.event import wait_readable
 
@@ -48,6 +48,8 @@ class CMEvent(PyverbsObject):
     """
 
     _c: Any = None
+    event_type: rdma_cm_event_type
+    status: int
 
     def __init__(self, channel: CMEventChannel, timeout: float | None = None) -> None:
         expect(channel, CMEventChannel, "channel")
@@ -91,15 +93,15 @@ class CMEvent(PyverbsObject):
         return bytes(ffi.buffer(conn.private_data, conn.private_data_len)) or None
 
 
-_PARAM_FIELDS = (
-    "responder_resources",
-    "initiator_depth",
-    "flow_control",
-    "retry_count",
-    "rnr_retry_count",
-    "srq",
-    "qp_num",
-)
+_PARAM_FIELDS = {
+    "responder resources": "responder_resources",
+    "initiator depth": "initiator_depth",
+    "flow control": "flow_control",
+    "retry count": "retry_count",
+    "rnr retry count": "rnr_retry_count",
+    "srq": "srq",
+    "qp number": "qp_num",
+}
 
 
 class ConnParam(PyverbsObject):
@@ -139,11 +141,16 @@ class ConnParam(PyverbsObject):
         self._c.private_data_len = len(data)
 
     def __str__(self) -> str:
-        return table({name: getattr(self._c, name) for name in _PARAM_FIELDS}, 24)
+        rows = {label: getattr(self._c, name) for label, name in _PARAM_FIELDS.items()}
+        return "Connection parameters: \n" + "".join(f"{k:<4}: {v:<4}\n" for k, v in rows.items())
 
 
 class UDParam(PyverbsObject):
     """Parameters of a datagram service's peer, from ESTABLISHED or MULTICAST_JOIN."""
+
+    qp_num: int
+    qkey: int
+    ah_attr: AHAttr
 
     def __init__(self, cm_event: CMEvent) -> None:
         ud = expect(cm_event, CMEvent, "cm_event")._event().param.ud

@@ -36,9 +36,12 @@ class CompChannel(PyverbsCM):
     def _forget(self) -> None:
         self.context = None
 
+    #: a file, readable when get_cq_event() would not wait
+    fd = WhileOpen("fd")
+
     def fileno(self) -> int:
-        """Returns a file, readable when get_cq_event() would not wait."""
-        return int((self._c or closed(self)).fd)
+        """Returns fd, for select, poll and asyncio."""
+        return self.fd
 
     def get_cq_event(
         self, expected_cq: Completions | None = None, timeout: float | None = None

@@ -102,6 +102,16 @@ class WC(PyverbsObject):
         )
 
 
+class WcTmInfo(PyverbsObject):
+    """Tag and private data of a tag matching completion."""
+
+    def __init__(self) -> None:
+        self._c = ffi.new("struct ibv_wc_tm_info *")
+
+    tag = Field("tag")
+    priv = Field("priv")
+
+
 def wc_of(wcs: Any, i: int, new: Callable[[type[WC]], WC] = WC.__new__) -> WC:
     """Returns the completion in wcs[i], which keeps the array alive."""
     wc = new(WC)

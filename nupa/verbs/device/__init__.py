@@ -14,7 +14,7 @@ from nupa.core.attachment import attach
 from nupa.core.mover import Mover
 from nupa.verbs.base import PyverbsCM, PyverbsObject, PyverbsValue, address_of, closed
 from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, check, made, refuse
-from nupa.verbs.base.fields import WhileOpen
+from nupa.verbs.base.fields import WhileOpen, table
 from nupa.verbs.device.attributes import (
     CQModerationCaps,
     DeviceAttr,
@@ -30,6 +30,7 @@ from nupa.verbs.device.attributes import (
 )
 from nupa.verbs.device.dm import DM, AllocDmAttr
 from nupa.verbs.device.event import AsyncEvent, get_async_event
+from nupa.verbs.device.gid_entry import GIDEntry, gid_entry_of
 from nupa.verbs.enums import (
     IBV_GID_TYPE_ROCE_V2,
     IBV_GID_TYPE_SYSFS_IB_ROCE_V1,
@@ -42,7 +43,10 @@ from nupa.verbs.utils import (
     phys_state_to_str,
     port_state_to_str,
     speed_to_str,
+    str_from_flags,
     translate_device_caps,
+    translate_event_type,
+    translate_gid_type,
     translate_link_layer,
     translate_mtu,
     translate_node_type,
@@ -80,8 +84,12 @@ __all__ = [
     "guid_to_hex",
     "phys_state_to_str",
     "port_state_to_str",
+    "rdma_get_devices",
     "speed_to_str",
+    "str_from_flags",
     "translate_device_caps",
+    "translate_event_type",
+    "translate_gid_type",
     "translate_link_layer",
     "translate_mtu",
     "translate_node_type",
@@ -100,6 +108,12 @@ _NO_DEVICE = (
 
 class Device(PyverbsObject):
     """A device that can be opened.  name is bytes, as in pyverbs; guid is in host order."""
+
+    name: bytes
+    guid: int
+    node_type: int
+    transport_type: int
+    index: int
 
     def __init__(
         self, name: bytes, guid: int, node_type: int, transport_type: int, index: int
@@ -132,6 +146,11 @@ class _DeviceList:
         lib.nupa_free_device_list(self._list)
 
 
+def rdma_get_devices() -> list[Device]:
+    """Lists the devices that rdma_cm uses: those of get_device_list()."""
+    return get_device_list()
+
+
 def get_device_list() -> list[Device]:
     """Lists the devices of this process: one under `nupa run`, else none."""
     with _DeviceList() as devices:
@@ -150,6 +169,8 @@ def get_device_list() -> list[Device]:
 class FdArr(PyverbsValue):
     """File descriptors, the first *count* of *arr*."""
 
+    arr: list[int]
+
     def __init__(self, arr: Sequence[int] = (), count: int = 0) -> None:
         self.arr = list(arr[:count])
 
@@ -158,23 +179,7 @@ class FdArr(PyverbsValue):
         return len(self.arr)
 
     def __str__(self) -> str:
-        return f"{self.count} file descriptors: {self.arr}"
-
-
-class GIDEntry(PyverbsObject):
-    """An entry of a port's GID table: gid_index, port_num, gid_type, ndev_ifindex, gid()."""
-
-    def __init__(self, c: Any) -> None:
-        self.gid_index = int(c.gid_index)
-        self.port_num = int(c.port_num)
-        self.gid_type = int(c.gid_type)
-        self.ndev_ifindex = int(c.ndev_ifindex)
-        self._raw = bytes(c.gid.raw)
-
-    def gid(self) -> GID:
-        gid = GID()
-        gid._c.raw = self._raw
-        return gid
+        return table({"Number of fd in arr": self.count, "FDs in arr": self.arr}, 20)
 
 
 class Context(PyverbsCM):
@@ -230,10 +235,16 @@ class Context(PyverbsCM):
     def _register(self, obj: PyverbsCM) -> None:
         self._by_address[address_of(obj._c)] = obj
 
+    name: str | None
     num_comp_vectors = WhileOpen("num_comp_vectors")
     cmd_fd = WhileOpen("cmd_fd")
     #: readable when get_async_event() would not wait
     async_fd = WhileOpen("async_fd")
+
+    @property
+    def context(self) -> int:
+        """The address of its `struct ibv_context`, for ctypes and other bindings."""
+        return address_of(self._c or closed(self))
 
     @property
     def host(self) -> int:
@@ -275,7 +286,7 @@ class Context(PyverbsCM):
         c = self._c or closed(self)
         rc = lib.nupa_query_gid_ex(c, port_num, gid_index, entry, flags, ffi.sizeof(entry[0]))
         check(rc, f"Failed to query gid {gid_index} of port {port_num}")
-        return GIDEntry(entry)
+        return gid_entry_of(entry[0])
 
     def query_gid_table(self, max_entries: int, flags: int = 0) -> list[GIDEntry]:
         """Returns the GIDs of all ports that are not zero.
@@ -290,7 +301,7 @@ class Context(PyverbsCM):
             raise PyverbsRDMAError(
                 f"Failed to query gid table with room for {max_entries} entries", int(count)
             )
-        return [GIDEntry(entries[i]) for i in range(count)]
+        return [gid_entry_of(entries[i]) for i in range(count)]
 
     def query_gid_type(self, port_num: int, index: int) -> int:
         """Returns IBV_GID_TYPE_SYSFS_IB_ROCE_V1 or IBV_GID_TYPE_SYSFS_ROCE_V2."""

@@ -85,7 +85,7 @@ class DeviceAttr(PyverbsObject):
     phys_port_cnt = ReadOnly("phys_port_cnt")
 
     def __str__(self) -> str:
-        rows: dict[str, object] = {
+        rows = {
             "FW version": self.fw_version,
             "Node guid": utils.guid_format(self.node_guid),
             "Sys image GUID": utils.guid_format(self.sys_image_guid),
@@ -94,14 +94,38 @@ class DeviceAttr(PyverbsObject):
             "Vendor ID": hex(self.vendor_id),
             "Vendor part ID": self.vendor_part_id,
             "HW version": self.hw_ver,
+            "Max QP": self.max_qp,
+            "Max QP WR": self.max_qp_wr,
             "Device cap flags": utils.translate_device_caps(self.device_cap_flags),
+            "Max SGE": self.max_sge,
+            "Max SGE RD": self.max_sge_rd,
+            "MAX CQ": self.max_cq,
+            "Max CQE": self.max_cqe,
+            "Max MR": self.max_mr,
+            "Max PD": self.max_pd,
+            "Max QP RD atom": self.max_qp_rd_atom,
+            "Max EE RD atom": self.max_ee_rd_atom,
+            "Max res RD atom": self.max_res_rd_atom,
+            "Max QP init RD atom": self.max_qp_init_rd_atom,
+            "Max EE init RD atom": self.max_ee_init_rd_atom,
             "Atomic caps": int(self.atomic_caps),
+            "Max EE": self.max_ee,
+            "Max RDD": self.max_rdd,
+            "Max MW": self.max_mw,
+            "Max raw IPv6 QPs": self.max_raw_ipv6_qps,
+            "Max raw ethy QP": self.max_raw_ethy_qp,
+            "Max mcast group": self.max_mcast_grp,
+            "Max mcast QP attach": self.max_mcast_qp_attach,
+            "Max AH": self.max_ah,
+            "Max FMR": self.max_fmr,
+            "Max map per FMR": self.max_map_per_fmr,
+            "Max SRQ": self.max_srq,
+            "Max SRQ WR": self.max_srq_wr,
+            "Max SRQ SGE": self.max_srq_sge,
+            "Max PKeys": self.max_pkeys,
+            "local CA ack delay": self.local_ca_ack_delay,
+            "Phys port count": self.phys_port_cnt,
         }
-        for name, member in vars(DeviceAttr).items():
-            if name.startswith("max_") and isinstance(member, property):
-                rows.setdefault(name.replace("_", " ").capitalize(), getattr(self, name))
-        rows["Local CA ack delay"] = self.local_ca_ack_delay
-        rows["Phys port count"] = self.phys_port_cnt
         return table(rows)
 
 
@@ -120,7 +144,14 @@ class ODPCaps(_Part):
     rc_odp_caps = ReadOnly("odp_caps.per_transport_caps.rc_odp_caps")
     uc_odp_caps = ReadOnly("odp_caps.per_transport_caps.uc_odp_caps")
     ud_odp_caps = ReadOnly("odp_caps.per_transport_caps.ud_odp_caps")
-    xrc_odp_caps = ReadOnly("xrc_odp_caps")
+    xrc_odp_caps = Field("xrc_odp_caps")
+
+    def __str__(self) -> str:
+        masks = {"RC": self.rc_odp_caps, "UD": self.ud_odp_caps, "UC": self.uc_odp_caps}
+        return f"ODP General caps: {utils.odp_general_caps_to_str(self.general_caps)}\n" + "".join(
+            f"{transport} ODP caps: {utils.odp_transport_caps_to_str(mask)}\n"
+            for transport, mask in {**masks, "XRC": self.xrc_odp_caps}.items()
+        )
 
 
 class TSOCaps(_Part):
@@ -240,13 +271,13 @@ class PortAttr(PyverbsObject):
                 "max VL num": self.max_vl_num,
                 "Bad Pkey counter": self.bad_pkey_cntr,
                 "Qkey violations counter": self.qkey_viol_cntr,
-                "Gid table len": self.gid_tbl_len,
+                "GID table len": self.gid_tbl_len,
                 "Pkey table len": self.pkey_tbl_len,
                 "SM sl": self.sm_sl,
                 "Subnet timeout": self.subnet_timeout,
                 "Init type reply": self.init_type_reply,
                 "Active width": utils.width_to_str(self.active_width),
-                "Active speed": utils.speed_to_str(self.active_speed),
+                "Active speed": utils.speed_to_str(self.active_speed, self.active_speed_ex),
                 "Phys state": utils.phys_state_to_str(self.phys_state),
                 "Flags": self.flags,
             },

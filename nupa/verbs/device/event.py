@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from nupa._engine import ffi, lib
 from nupa.verbs.base import PyverbsObject, address_of
 from nupa.verbs.base.errors import refuse
+from nupa.verbs.base.fields import ReadOnly, table
 from nupa.verbs.enums import ibv_event_type as kind
+from nupa.verbs.utils import translate_event_type
 
 if TYPE_CHECKING:
     from nupa.verbs.device import Context
@@ -39,21 +41,16 @@ class AsyncEvent(PyverbsObject):
     acknowledges it, as does closing the object or dropping the event.
     """
 
-    def __init__(self, context: Context, c: Any) -> None:
-        self._c = c
-        self._acked = False
-        self._context = context
-        member = _ELEMENT.get(kind(c.event_type))
-        #: The QP, CQ or SRQ; else the port's number.  None: Python does not know the object.
-        self.element: Any = c.element.port_num
-        if member is not None:
-            self.element = context._by_address.get(address_of(getattr(c.element, member)))
-            if self.element is not None:
-                self.element._hold(self)
+    #: The QP, CQ or SRQ; else the port's number.  None: Python does not know the object.
+    element: Any = None
+    _context: Context | None = None
 
-    @property
-    def event_type(self) -> kind:
-        return kind(self._c.event_type)
+    def __init__(self, event_type: int = 0) -> None:
+        self._c = ffi.new("struct ibv_async_event *")
+        self._c.event_type = event_type
+        self._acked = True
+
+    event_type = ReadOnly("event_type", dict(kind._value2member_map_))
 
     def ack(self) -> None:
         """Acknowledges the event; a second time does nothing."""
@@ -72,7 +69,26 @@ class AsyncEvent(PyverbsObject):
             self.ack()
 
     def __repr__(self) -> str:
-        return f"<AsyncEvent {self.event_type.name} of {self.element!r}>"
+        name = translate_event_type(self.event_type)
+        return f"<AsyncEvent {name} of {self.element!r}>"
+
+    def __str__(self) -> str:
+        return table({"Event Type": translate_event_type(self.event_type)}, 24)
+
+
+def _delivered(context: Context, c: Any) -> AsyncEvent:
+    """Returns the event *c* of *context*, to be acknowledged."""
+    event = AsyncEvent()
+    event._c = c
+    event._acked = False
+    event._context = context
+    event.element = c.element.port_num
+    member = _ELEMENT.get(kind(c.event_type))
+    if member is not None:
+        event.element = context._by_address.get(address_of(getattr(c.element, member)))
+        if event.element is not None:
+            event.element._hold(event)
+    return event
 
 
 def wait_readable(fd: int, timeout: float | None, what: str, deadline: float | None = None) -> None:
@@ -95,7 +111,7 @@ def get_async_event(context: Context, c: Any, timeout: float | None) -> AsyncEve
         if deadline is not None:
             wait_readable(c.async_fd, timeout, "asynchronous event", deadline)
         if lib.nupa_get_async_event(c, event) == 0:
-            return AsyncEvent(context, event)
+            return _delivered(context, event)
         # After a signal, Python's handlers have run: wait again.
         if ffi.errno != errno.EINTR:
             refuse("Failed to get an asynchronous event")

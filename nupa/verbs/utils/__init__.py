@@ -10,6 +10,11 @@ from nupa.verbs import enums as e
 from nupa.verbs.base.errors import PyverbsUserError
 
 
+def be64toh(num: int) -> int:
+    """Reverses the eight bytes of *num*."""
+    return int.from_bytes(num.to_bytes(8, "little"), "big")
+
+
 def gid_str(subnet_prefix: int, interface_id: int) -> str:
     """Formats the GID of two 64 bit halves, each as big endian memory read in host order."""
     return gid_text(subnet_prefix.to_bytes(8, "little") + interface_id.to_bytes(8, "little"))
@@ -82,7 +87,7 @@ _PHYS_STATES = dict(
 _WIDTHS = {1: "1X", 2: "4X", 4: "8X", 8: "12X", 16: "2X"}
 _SPEEDS = {
     0: "0.0 Gbps", 1: "2.5 Gbps", 2: "5.0 Gbps", 4: "5.0 Gbps", 8: "10.0 Gbps", 16: "14.0 Gbps",
-    32: "25.0 Gbps", 64: "50.0 Gbps", 128: "100.0 Gbps",
+    32: "25.0 Gbps", 64: "50.0 Gbps", 128: "100.0 Gbps", 256: "200.0 Gbps",
 }  # fmt: skip
 _WC_STATUS = (
     "success", "local length error", "local QP op error", "local EEC op error",
@@ -95,9 +100,14 @@ _WC_STATUS = (
 _WC_OPCODES = {
     0: "Send", 1: "RDMA write", 2: "RDMA read", 3: "Compare and swap", 4: "Fetch and add",
     5: "Bind Memory window", 6: "Local invalidate", 7: "TSO", 0x80: "Receive",
-    0x81: "Receive RDMA with immediate",
+    0x81: "Receive RDMA with immediate", 0x82: "Tag matching - add",
+    0x83: "Tag matching - delete", 0x84: "Tag matching - sync", 0x85: "Tag matching - receive",
+    0x86: "Tag matching - no tag", 0x87: "Driver WR",
 }  # fmt: skip
-_WC_FLAGS = {1: "GRH", 2: "With immediate", 4: "IP csum OK", 8: "With invalidate"}
+_WC_FLAGS = {
+    1: "GRH", 2: "With immediate", 4: "IP csum OK", 8: "With invalidate",
+    16: "TM sync request", 32: "TM match", 64: "TM data valid",
+}  # fmt: skip
 
 
 def qp_type_to_str(qp_type: int) -> str:
@@ -158,14 +168,32 @@ def width_to_str(width: int) -> str:
     return _with_number(_WIDTHS, width, "Invalid width")
 
 
-def speed_to_str(speed: int, speed_ex: int = 0) -> str:
-    """Formats a speed; *speed_ex* counts where the 8 bits of *speed* do not suffice."""
-    return _with_number(_SPEEDS, speed_ex or speed, "Invalid speed")
+def speed_to_str(active_speed: int, active_speed_ex: int = 0) -> str:
+    """Formats a speed; active_speed_ex counts where the 8 bits of active_speed do not suffice."""
+    return _with_number(_SPEEDS, active_speed_ex or active_speed, "Invalid speed")
 
 
 def translate_link_layer(ll: int) -> str:
     names = {0: "Unspecified", 1: "InfiniBand", 2: "Ethernet"}
     return names.get(ll, f"Invalid link layer ({ll})")
+
+
+def translate_gid_type(gid_type: int) -> str:
+    names = {0: "IB", 1: "RoCEv1", 2: "RoCEv2"}
+    return names.get(gid_type, f"Unknown gid_type ({gid_type})")
+
+
+def translate_event_type(event_type: int) -> str:
+    names = _names(e.ibv_event_type)
+    return names.get(event_type, f"Unknown event_type ({event_type})")
+
+
+def mwtype2str(mw_type: int) -> str:
+    return _names(e.ibv_mw_type).get(mw_type, f"Unknown MW type ({mw_type})")
+
+
+def rereg_error_to_str(error: int) -> str:
+    return _names(e.ibv_rereg_mr_err_code).get(error, f"Unknown error ({error})")
 
 
 def translate_port_cap_flags(flags: int) -> str:
@@ -174,6 +202,14 @@ def translate_port_cap_flags(flags: int) -> str:
 
 def translate_port_cap_flags2(flags: int) -> str:
     return str_from_flags(flags, _names(e.ibv_port_cap_flags2))
+
+
+def odp_general_caps_to_str(flags: int) -> str:
+    return str_from_flags(flags, _names(e.ibv_odp_general_caps))
+
+
+def odp_transport_caps_to_str(flags: int) -> str:
+    return str_from_flags(flags, _names(e.ibv_odp_transport_cap_bits))
 
 
 def translate_device_caps(flags: int) -> str:

@@ -3,7 +3,7 @@
 
 import pytest
 
-from nupa.verbs import PyverbsRDMAError, dma_util, fork
+from nupa.verbs import PyverbsRDMAError, PyverbsUserError, dma_util, fork
 from nupa.verbs import enums as e
 from nupa.verbs import mem_alloc as mem
 
@@ -39,9 +39,20 @@ def test_what_the_kernel_refuses_is_said() -> None:
         mem.posix_memalign(100, 3)
     with pytest.raises(MemoryError, match="Failed to allocate"):
         mem.malloc(1 << 62)
-    for call in (mem.munmap, mem.madvise):
-        with pytest.raises(PyverbsRDMAError, match="Invalid argument"):
-            call(1, PAGE_BYTES)
+    with pytest.raises(MemoryError, match="Failed to munmap 0x1: Invalid argument"):
+        mem.munmap(1, PAGE_BYTES)
+    with pytest.raises(PyverbsRDMAError, match="Invalid argument"):
+        mem.madvise(1, PAGE_BYTES)
+
+
+def test_bytes_are_copied_to_an_address_and_from_it() -> None:
+    address = mem.posix_memalign(64)
+    mem.write(address, "text", 4, 8)
+    mem.write(address, b"bytes", 3, 12)
+    assert mem.read(address, 9, 7) == b"\0textbyt\0"
+    with pytest.raises(PyverbsUserError, match="write 5 bytes of data that has 4"):
+        mem.write(address, "text", 5)
+    mem.free(address)
 
 
 def test_forks_need_no_preparation() -> None:

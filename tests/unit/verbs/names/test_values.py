@@ -33,7 +33,6 @@ from nupa.verbs import (
     utils,
 )
 from nupa.verbs import enums as e
-from nupa.verbs.as_pyverbs.unsupported import DmaBufMR, Flow
 from nupa.verbs.base import inc_rkey
 from nupa.verbs.utils import gid as gid_module
 
@@ -219,13 +218,6 @@ def test_errors_are_pyverbs_and_nupas_at_once() -> None:
 def test_an_error_says_what_to_do() -> None:
     assert "docs/verbs.md" in str(PyverbsRDMAError("Failed to try", errno.EOPNOTSUPP))
     assert str(PyverbsRDMAError("x", errno.EINVAL, "do y")).endswith("Invalid argument: do y")
-
-
-@pytest.mark.parametrize("kind", [DmaBufMR, Flow])
-def test_what_the_device_does_not_have_is_refused_as_unsupported(kind: type) -> None:
-    with pytest.raises(PyverbsRDMAError) as caught:
-        kind(None, 1)
-    assert caught.value.error_code == errno.EOPNOTSUPP
 
 
 def test_the_variable_part_of_a_key_wraps() -> None:

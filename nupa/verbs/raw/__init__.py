@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Raw packets: attributes can be built, and the device refuses the objects made from them."""
