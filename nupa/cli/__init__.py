@@ -98,12 +98,29 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _replace_closed_files() -> None:
+    """Lets messages go nowhere where stdout or stderr is closed (`>&-`): they are None then, and
+    print(file=None) prints on the other one."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123
+
+
+def _raise_by_interrupt() -> None:
+    """Lets SIGINT raise KeyboardInterrupt, if it would end the process (nupa/__main__.py)."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command.  0: done; 1: an error, one line on stderr; 2: a wrong command line.
 
     `nupa run` returns its program's exit code instead.
     """
     argv = sys.argv[1:] if argv is None else argv
+    _replace_closed_files()
     args = build_parser(argv).parse_args(argv)
     try:
         from nupa.base.errors import NupaError
@@ -112,6 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     _print_anywhere()
     try:
+        _raise_by_interrupt()
         settle(args)
         code: int = args.run(args)
         sys.stdout.flush()
@@ -122,10 +140,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return EXIT_ERROR
     except OSError as error:
-        if error.errno != errno.ENOSPC or error.filename:
-            raise
-        _discard_output()
-        return fail(f"stdout: {error.strerror}")
+        if error.errno in (errno.ENOSPC, errno.EIO) and not error.filename:
+            _discard_output()
+            return fail(f"stdout: {error.strerror}")
+        return fail(
+            f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        )
+    except MemoryError:
+        return fail("not enough memory: see `ulimit -v`, and `free`")
     except KeyboardInterrupt:
         return 130
     return code

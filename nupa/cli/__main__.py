@@ -3,7 +3,7 @@
 
 import sys
 
-from nupa.cli import main
+from nupa.__main__ import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -99,9 +99,9 @@ def _add(
         from nupa.fabric import Fabric, LocalError
 
         try:
-            args.bytes = (
-                byte_count(args.size) if getattr(args, "size", None) not in (None, "none") else None
-            )
+            size: str | None = getattr(args, "size", None)
+            unlimited = size == "none" and name == "quota"
+            args.bytes = None if size is None or unlimited else byte_count(size)
         except LocalError as error:
             return fail(str(error), EXIT_USAGE)
         with Fabric.open(args.fabric) as fabric:

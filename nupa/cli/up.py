@@ -37,18 +37,11 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--pool",
-        type=_pool,
+        type=size(EXTENT_BYTES, least=EXTENT_BYTES, most=POOL_BYTES_MAX),
         metavar="SIZE",
         help="let hosts share this much memory, as 512M or 4G (default: by their number)",
     )
     add_fabric(parser, "name the fabric (default: NUPA_FABRIC, else default)", "--name")
-
-
-def _pool(text: str) -> int:
-    found = size(EXTENT_BYTES)(text)
-    if not 0 < found <= POOL_BYTES_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size from 64 KiB to 1 TiB")
-    return found
 
 
 def _topology(args: argparse.Namespace) -> Topology:

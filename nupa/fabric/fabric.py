@@ -283,6 +283,8 @@ class Fabric(OpenFabric):
         """Clears the fault with this id; returns whether it was there."""
         from nupa.fabric import fault
 
+        if number == 0:
+            return False  # to the table it means all
         with self.control_lock():
             return fault.clear(self._segment, number)
 

@@ -265,6 +265,8 @@ def add(segment: Segment, port: PortInfo, fault: Fault) -> int:
 
 def clear(segment: Segment, number: int) -> bool:
     """Clears a fault, 0: all; returns whether it was there.  The caller holds the control lock."""
+    if not 0 <= number < 1 << 32:
+        return False  # no fault has this id
     rc = lib.nupa_fault_clear(segment.handle, number)
     return rc != -errno.ENOENT and check(rc, f"cannot clear fault {number}") == 0
 

@@ -81,7 +81,7 @@ def whole(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number like 16 or 0x10") from None
 
 
-def size(step_bytes: int = 1) -> Callable[[str], int]:
+def size(step_bytes: int = 1, *, least: int = 0, most: int = (1 << 64) - 1) -> Callable[[str], int]:
     """Returns a parser of sizes, as nupa.base.quantity has them, in multiples of *step_bytes*."""
 
     def parse(text: str) -> int:
@@ -95,6 +95,10 @@ def size(step_bytes: int = 1) -> Callable[[str], int]:
         if found % step_bytes:
             raise argparse.ArgumentTypeError(
                 f"{text!r} is not a multiple of {say_bytes(step_bytes)}"
+            )
+        if not least <= found <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a size from {say_bytes(least)} to {say_bytes(most)}"
             )
         return found
 

@@ -14,7 +14,8 @@ from nupa.cli.fm import arguments
 if TYPE_CHECKING:
     from nupa.cxl.site.fabric_switch import FabricSite
 
-_SIZE = size(256 << 20)
+_SIZE = size(256 << 20, least=256 << 20)
+_DYNAMIC = size(512 << 20)
 HELP = "model the switch of a fabric, until stopped"
 EPILOG = """\
 Ports are numbered: first one for each host, then those of devices in the order of --sld and --mld,
@@ -39,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dcd",
         metavar="SIZE",
-        type=_SIZE,
+        type=_DYNAMIC,
         default=0,
         help="give each MLD this dynamic capacity (default: none)",
     )
@@ -62,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     from nupa.fabric.wiring import topology_of
     from nupa.topology.topology import MemoryConfig
 
+    if args.dcd and not args.mld:
+        args.parser.error("--dcd is memory of the devices of --mld: add one")
     with Fabric.open(args.fabric) as fabric:
         hosts = len(fabric.hosts)
         slds = args.sld or ([] if args.mld else [256 << 20] * hosts)

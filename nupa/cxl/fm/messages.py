@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 from errno import EINVAL
-from struct import Struct, error
+from re import findall
+from struct import Struct, calcsize, error
 from typing import Generic, NamedTuple, TypeVar
 
 from nupa.base.errors import LocalError
@@ -120,6 +121,7 @@ class RecordLayout(Generic[T]):
 
     def __init__(self, form: str, kind: type[T]) -> None:
         self._struct = Struct("<" + form)
+        self._codes = [code for code in findall(r"\d*s|[A-Z]", form) if code]
         self._kind = kind
         self.size = self._struct.size
 
@@ -128,7 +130,15 @@ class RecordLayout(Generic[T]):
         try:
             return self._struct.pack(*value)
         except error as wrong:
-            raise LocalError(f"{value}: {wrong}", EINVAL) from wrong
+            raise LocalError(self._misfit(value) or str(wrong), EINVAL) from wrong
+
+    def _misfit(self, value: T) -> str:
+        """Names the first number that does not fit."""
+        for name, code, each in zip(value._fields, self._codes, value, strict=True):
+            most = 256 ** calcsize("<" + code) - 1
+            if isinstance(each, int) and not 0 <= each <= most:
+                return f"{name} is {each}: choose 0 to {most}"
+        return ""
 
     def unpack(self, data: bytes, at: int = 0) -> T:
         return self._kind(*self._struct.unpack_from(data, at))

@@ -71,6 +71,19 @@ class CommandError(RemoteError):
     def __init__(self, code: Code, why: str = "") -> None:
         super().__init__(f"{code.name.lower().replace('_', ' ')}{': ' if why else ''}{why}")
         self.code = code
+        self._why = why
+
+    @property
+    def reason(self) -> str:
+        """The message, without "invalid input" where a reason follows."""
+        return self._why if self._why and self.code is Code.INVALID_INPUT else str(self)
+
+    @classmethod
+    def said(cls, code: Code, message: str) -> CommandError:
+        """Returns the error with this message, which another process has written."""
+        error = cls(code)
+        error.args = (message,)
+        return error
 
 
 @dataclass(frozen=True, slots=True)

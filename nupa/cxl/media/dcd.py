@@ -70,7 +70,10 @@ class DynamicCapacity:
         for region in self.regions:
             region.check()
             if region.dpa < end or region.end > media.size:
-                raise DcdError(f"{region}: it overlaps another, or the end of the memory")
+                raise DcdError(
+                    f"a region of {region.size:#x} bytes at {region.dpa:#x} overlaps another, or "
+                    "the end of the memory"
+                )
             end = region.end
 
     # Regions and free capacity
@@ -81,9 +84,12 @@ class DynamicCapacity:
         for index, region in enumerate(self.regions):
             if region.dpa <= dpa and dpa + size <= region.end and size > 0:
                 whole = dpa % region.block_bytes == 0 and size % region.block_bytes == 0
-                require(whole, Code.INVALID_EXTENT_LIST, f"{dpa:#x}: blocks of {region}")
+                why = f"{size:#x} bytes at {dpa:#x}, not blocks of {region.block_bytes:#x}"
+                require(whole, Code.INVALID_EXTENT_LIST, why)
                 return index
-        raise CommandError(Code.INVALID_PHYSICAL_ADDRESS, f"{size:#x} bytes at {dpa:#x}")
+        raise CommandError(
+            Code.INVALID_PHYSICAL_ADDRESS, f"no region has {size:#x} bytes at {dpa:#x}"
+        )
 
     def free(self, index: int) -> list[tuple[int, int]]:
         """Returns the free parts of a region: (dpa, size), in order."""
@@ -117,8 +123,13 @@ class DynamicCapacity:
 
     def host(self, number: int) -> HostCapacity:
         """Returns the state of a host.  CommandError: there is no such host."""
-        require(0 <= number < len(self.hosts), why=f"host {number}")
+        there = 0 <= number < len(self.hosts)
+        require(there, why=f"host {number}: the device has {len(self.hosts)}, from 0 on")
         return self.hosts[number]
+
+    def _check_region(self, index: int) -> None:
+        there = 0 <= index < len(self.regions)
+        require(there, why=f"region {index}: the device has {len(self.regions)}, from 0 on")
 
     # Operations of the fabric manager
 
@@ -137,13 +148,13 @@ class DynamicCapacity:
         FREE: *size* bytes.  CONTIGUOUS: *size* bytes in one piece.  PRESCRIPTIVE: *extents* (dpa,
         size).  SHARED: another host's extents of *tag*."""
         host = self.host(number)
-        require(0 <= index < len(self.regions), why=f"region {index}")
+        self._check_region(index)
         region = self.regions[index]
         if policy is Policy.SHARED:
             offer = self._shared(host, index, tag)
         else:
             if region.shareable:
-                require(tag != NO_TAG, why="a shareable extent has a tag")
+                require(tag != NO_TAG, why=f"name a tag: hosts can share extents of region {index}")
                 require(tag not in self._tags(), why=f"tag {tag} is in use")
             pieces = self._select(index, size, policy, extents)
             offer = [
@@ -164,9 +175,10 @@ class DynamicCapacity:
 
     def _shared(self, host: HostCapacity, index: int, tag: UUID) -> list[Extent]:
         region = self.regions[index]
-        require(region.shareable and tag != NO_TAG, why=f"region {index} and tag {tag}")
+        require(region.shareable, why=f"hosts cannot share extents of region {index}")
+        require(tag != NO_TAG, why="name the tag whose extents are to be shared")
         mine = any(extent.tag == tag for extent in host.held())
-        require(not mine, why=f"host {host.number} has tag {tag}")
+        require(not mine, why=f"host {host.number} has tag {tag} already")
         offer = sorted({extent for extent in self._held() if extent.tag == tag}, key=_in_sequence)
         inside = bool(offer) and all(region.dpa <= extent.dpa < region.end for extent in offer)
         require(inside, why=f"no host has tag {tag} of region {index}")
@@ -187,10 +199,12 @@ class DynamicCapacity:
         require(size > 0 and size % block == 0, why=f"{size:#x} bytes, not blocks of {block:#x}")
         fits = [(at, size) for at, room in free if room >= size]
         if policy is Policy.CONTIGUOUS or fits:
-            require(fits, Code.RESOURCES_EXHAUSTED, f"{size:#x} bytes in one piece")
+            why = f"region {index} has no {size:#x} free bytes in one piece"
+            require(fits, Code.RESOURCES_EXHAUSTED, why)
             return fits[:1]
-        enough = sum(room for _, room in free) >= size
-        require(enough, Code.RESOURCES_EXHAUSTED, f"{size:#x} bytes")
+        left = sum(room for _, room in free)
+        why = f"{size:#x} bytes, and {left:#x} of region {index} are free"
+        require(left >= size, Code.RESOURCES_EXHAUSTED, why)
         found = []
         for at, room in free:
             part = min(room, size)
@@ -254,7 +268,7 @@ class DynamicCapacity:
             wanted.append(there if offered else there._replace(dpa=dpa, size=size))
         for shared in {extent.tag for extent in wanted if extent.sequence}:
             whole = {extent for extent in has if extent.tag == shared} <= set(wanted)
-            require(whole, why=f"a part of what is shared as {shared}")
+            require(whole, why=f"this is a part of what is shared as {shared}: release all of it")
         return host, wanted
 
     def drop(self, number: int) -> None:
@@ -265,7 +279,7 @@ class DynamicCapacity:
 
     def configure(self, index: int, block_bytes: int, *, sanitize: bool) -> None:
         """Changes a region of which no host has an extent (7.6.7.6.3), and notifies its hosts."""
-        require(0 <= index < len(self.regions), why=f"region {index}")
+        self._check_region(index)
         region = replace(self.regions[index], block_bytes=block_bytes, sanitize=sanitize)
         whole = self.free(index) == [(region.dpa, region.size)]
         require(whole, Code.UNSUPPORTED, f"region {index} is in use")
@@ -302,7 +316,8 @@ class DynamicCapacity:
             )
             taken = offer
         more = len(taken) - len(offer)
-        require(more <= self.extents_left, Code.RESOURCES_EXHAUSTED, f"{more} extents")
+        left = self.extents_left
+        require(more <= left, Code.RESOURCES_EXHAUSTED, f"{more} more extents, and {left} are left")
         del host.offers[: answered + 1]
         self.generation += 1
         if taken:

@@ -59,10 +59,15 @@ class DcRegion:
     def check(self) -> None:
         """Raises DcdError for a wrong alignment or size (8.2.9.9.9.1)."""
         block = self.block_bytes
-        if self.dpa % DECODE_BYTES or self.size <= 0 or self.size % block or self.dpa < 0:
-            raise DcdError(f"{self}: begin at a multiple of 256 MiB, with whole blocks")
         if block < BLOCK_BYTES_MIN or block & block - 1:
-            raise DcdError(f"{self}: take blocks of 64 bytes times a power of two")
+            raise DcdError(
+                f"blocks of {block:#x} bytes: take {BLOCK_BYTES_MIN} bytes times a power of two"
+            )
+        if self.dpa % DECODE_BYTES or self.size <= 0 or self.size % block or self.dpa < 0:
+            raise DcdError(
+                f"a region of {self.size:#x} bytes at {self.dpa:#x}, in blocks of {block:#x}: "
+                "begin at a multiple of 256 MiB, with whole blocks"
+            )
 
 
 def check_apart(extents: Sequence[tuple[int, int]]) -> None:

@@ -6,6 +6,7 @@ csrc/cxl/poison.h.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from bisect import bisect_right
@@ -114,10 +115,11 @@ class SparseFile(Closing):
             os.ftruncate(self._fd, size)
             flags = mmap.MAP_SHARED | _NO_RESERVE
             self._map = mmap.mmap(self._fd, size, flags=flags)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             os.close(self._fd)
+            number = (isinstance(error, OSError) and error.errno) or errno.EFBIG
             raise LocalError(
-                f"cannot make a file of {size:#x} bytes: {error}", error.errno or 0
+                f"cannot make a file of {size:#x} bytes: {os.strerror(number)}", number
             ) from error
         self._used = 0
         self._closer = finalize(self, os.close, self._fd)

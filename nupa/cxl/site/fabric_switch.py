@@ -65,6 +65,8 @@ class FabricSite(Site):
             spare_ports=spare_ports,
             store=self._store,
         )
+        for virtual, host in zip(self.switch.virtual, fabric.hosts, strict=True):
+            virtual.name = host.name
         self.on_host.append(self._publish)
         self._follower = Follower(fabric, self.lock, self._follow)
         self._follower.follow()

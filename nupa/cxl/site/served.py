@@ -33,6 +33,7 @@ SETS = {
     0x53: "MLD port",
     0x54: "MLD component",
     0x56: "dynamic capacity management",
+    0xC0: "vendor specific",
 }
 
 
@@ -53,7 +54,7 @@ def served() -> dict[str, Mapping[int, Command]]:
 
 
 def _of(component: Component) -> Mapping[int, Command]:
-    return {**component.commands, **Inbox(component.feed, lambda _bits: None).commands}
+    return {**component.commands, **Inbox(component.feed).commands}
 
 
 def markdown() -> list[str]:

@@ -30,6 +30,8 @@ class VirtualSwitch:
         if not 1 <= vppbs <= MOST_VPPBS:
             raise SwitchError(f"{vppbs} vPPBs: a virtual switch has 1 to {MOST_VPPBS}")
         self.number = number
+        #: Its host, in messages.
+        self.name = f"host{number}"
         self.usp = usp
         self.upstream = upstream_port(number=usp.number, decoders=decoders)
         self.vppbs = [Vppb(i, name=f"vcs{number}.vppb{i}") for i in range(vppbs)]
@@ -137,10 +139,15 @@ class Switch:
         """Reserves a binding of a vPPB to a port, or to an LD of its device (CXL 3.1 7.6.7.2.2).
         `finish` shows it to the host.  SwitchError: one of them is not there or is bound, or *ld*
         does not fit the device: only devices with LDs are bound by LD."""
-        virtual, there = self.vcs(vcs), self.port(port)
+        virtual = self.vcs(vcs)
         shown = virtual.vppb(vppb)
         if vppb in virtual.bindings:
-            raise SwitchError(f"vPPB {vppb} of virtual switch {vcs} is bound: unbind it first")
+            there = virtual.bindings[vppb].port
+            raise SwitchError(
+                f"vPPB {vppb} of {virtual.name} is already bound, to port {there.number}: "
+                "unbind it first"
+            )
+        there = self.port(port)
         if there.role is not PortState.DOWNSTREAM:
             raise SwitchError(
                 f"port {port} is an upstream port: only a downstream port can be bound"
@@ -153,13 +160,20 @@ class Switch:
         elif ld is not None:
             raise SwitchError(f"port {port} has no multi-logical device: it is bound as a whole")
         if ld in there.bound or None in there.bound:
-            raise SwitchError(f"port {port} is bound already" + (f", LD {ld}" if ld else ""))
+            what = f"port {port}" if ld is None else f"LD {ld} at port {port}"
+            raise SwitchError(f"{what} is already bound to {self._holder(there, ld)}")
         binding = Binding(shown, there, ld)
         binding.shown = partial(self._tell, vcs, vppb)
         binding.forget = partial(self._forget, vcs, vppb)
         binding.between = lambda: self.between(virtual.usp.number, port)
         there.bound[ld] = virtual.bindings[vppb] = binding
         return binding
+
+    def _holder(self, port: PhysicalPort, ld: int | None) -> str:
+        """Returns the place to which a port or an LD is bound, in words."""
+        bound = port.bound[ld if ld in port.bound else None]
+        vcs, vppb = next((vcs, vppb) for vcs, vppb, each in self.bindings if each is bound)
+        return f"{self.vcs(vcs).name}, as its vPPB {vppb}"
 
     def unbind(
         self,
@@ -172,7 +186,8 @@ class Switch:
         SwitchError: it is not bound, or is being bound or unbound."""
         virtual = self.vcs(vcs)
         if virtual.status(vppb) not in (BindingStatus.PORT, BindingStatus.LD):
-            raise SwitchError(f"vPPB {vppb} of virtual switch {vcs} is not bound")
+            status = virtual.status(vppb).name.lower().replace("_", " ")
+            raise SwitchError(f"vPPB {vppb} of {virtual.name} is not bound: it is {status}")
         binding = virtual.bindings[vppb]
         binding.unbind(mode, ended)
         return binding

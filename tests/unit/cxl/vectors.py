@@ -72,7 +72,7 @@ SWITCH = (
     # 8.2.9.5
     Vector("supported logs", "00 04", "", f"""
         02 00 0*6                       # two
-        {CEL} 6c 00 00 00               # 27 commands of 4 bytes
+        {CEL} 70 00 00 00               # 28 commands of 4 bytes
         {DEBUG} 00 00 00 00
         """, origin="libcxlmi, Linux"),
     Vector("the first commands of the effects log", "01 04", f"{CEL} 00000000 1c000000", """
@@ -104,6 +104,7 @@ SWITCH = (
            before=("bind a port",)),
     Vector("MCTP event interrupt policy", "04 01", "", "00 00"),
     Vector("set MCTP event interrupt policy", "05 01", "1f 80", "1f 80"),
+    Vector("last refusal, of none", "00 c0", "", ""),
     # 7.6.7.1
     Vector("identify switch", "00 51", "", """
         00 00 06 02                     # ingress port, reserved, 6 ports, 2 virtual switches
@@ -223,12 +224,13 @@ DEVICE = (
            code=0x02),
     Vector("MCTP event interrupt policy", "04 01", "", "00 00"),
     Vector("set MCTP event interrupt policy", "05 01", "10 00", "10 00"),
-    Vector("supported logs", "00 04", "", f"02 00 0*6 {CEL} 80000000 {DEBUG} 00000000"),
+    Vector("last refusal, of none", "00 c0", "", ""),
+    Vector("supported logs", "00 04", "", f"02 00 0*6 {CEL} 84000000 {DEBUG} 00000000"),
     Vector("effects of Set LD Allocations", "01 04", f"{CEL} 3c000000 04000000", "02 54 02 00",
            origin="QEMU"),
     Vector("log capabilities", "02 04", CEL, "00 00 00 00"),
     Vector("clear log", "03 04", DEBUG),
-    Vector("sub-list of logs", "05 04", "ff 00", f"02 00 02 00 00 0*3 {CEL} 80000000 {DEBUG} 0*4"),
+    Vector("sub-list of logs", "05 04", "ff 00", f"02 00 02 00 00 0*3 {CEL} 84000000 {DEBUG} 0*4"),
     # 7.6.7.4
     Vector("LD info", "00 54", "", "00 00 00 80 00 00 00 00 0400 03     # 2 GiB, 4 LDs, telemetry"),
     Vector("LD allocations", "01 54", "01 02", """

@@ -46,7 +46,7 @@ class LdClient(Requests):
         if any(size % step or size < 0 for size in sizes):
             raise LocalError(f"memory of LDs comes in steps of {step >> 20} MiB", EINVAL)
         rows = (messages.ALLOCATION.pack(messages.Allocation(size // step, 0)) for size in sizes)
-        payload = bytes([len(sizes), first, 0, 0]) + b"".join(rows)
+        payload = _bytes([len(sizes), first, 0, 0]) + b"".join(rows)
         answer = self.tunnel(port, FmOpcode.SET_LD_ALLOCATIONS, payload)
         return [row.steps * step for row in messages.ALLOCATION.unpack_all(answer, 4)]
 
@@ -89,8 +89,17 @@ class LdClient(Requests):
     def set_bandwidth(
         self, port: int, first: int, parts: Sequence[int], *, limit: bool = False
     ) -> None:
+        """Sets the bandwidth of LDs *first*…, in 1/256 of the device's, or its limit."""
         opcode = FmOpcode.SET_QOS_LIMIT if limit else FmOpcode.SET_QOS_BANDWIDTH
-        self.tunnel(port, opcode, bytes([len(parts), first, *parts]))
+        self.tunnel(port, opcode, _bytes([len(parts), first, *parts]))
+
+
+def _bytes(values: Sequence[int]) -> bytes:
+    """Encodes numbers.  LocalError: one does not fit a byte."""
+    wrong = next((value for value in values if not 0 <= value <= 0xFF), None)
+    if wrong is not None:
+        raise LocalError(f"{wrong} does not fit a byte: choose 0 to 255", EINVAL)
+    return bytes(values)
 
 
 def config_place(offset: int, *, write: bool = False) -> bytes:

@@ -14,6 +14,7 @@ from nupa.cxl.fm.client.transport import FmTransport, LocalTransport, SocketTran
 from nupa.cxl.fm.mctp import MANAGER, TAGS, MctpMessage, MessageType, host_endpoint
 from nupa.cxl.fm.messages import Cci, FmOpcode
 from nupa.cxl.fm.server.manager import Manager
+from nupa.cxl.fm.server.session import GET_REFUSAL
 from nupa.cxl.function.cci import Code, CommandError
 from nupa.fabric.meant import meant_name, name_of
 
@@ -58,7 +59,7 @@ class Requests(Closing):
         answer = messages.unpack(message.body)
         if not answer.response or (answer.opcode, answer.tag) != (opcode, tag % _BYTE):
             raise RemoteError(f"asked {opcode:#06x}, answered {answer.opcode:#06x}", errno.EPROTO)
-        return _payload_of(answer, opcode)
+        return self._payload_of(answer, opcode)
 
     def tunnel(
         self, port: int, opcode: int, payload: bytes = b"", *, ld: int | None = None
@@ -77,13 +78,22 @@ class Requests(Closing):
 
     def _unwrapped(self, answer: bytes, opcode: int) -> bytes:
         size = int.from_bytes(answer[:2], "little")
-        return _payload_of(messages.unpack(answer[4 : 4 + size]), opcode)
+        return self._payload_of(messages.unpack(answer[4 : 4 + size]), opcode)
 
+    def _payload_of(self, answer: Cci, opcode: int) -> bytes:
+        if answer.code in (Code.SUCCESS, Code.BACKGROUND_STARTED):
+            return answer.payload
+        code = Code(answer.code) if answer.code in list(Code) else Code.INTERNAL_ERROR
+        why = self._refusal() if opcode != GET_REFUSAL else ""
+        if why:
+            raise CommandError.said(code, why)
+        known = opcode in list(FmOpcode)
+        raise CommandError(code, FmOpcode(opcode).name if known else f"opcode {opcode:#06x}")
 
-def _payload_of(answer: Cci, opcode: int) -> bytes:
-    if answer.code not in (Code.SUCCESS, Code.BACKGROUND_STARTED):
-        known = {int(each) for each in FmOpcode}
-        raise CommandError(
-            Code(answer.code), FmOpcode(opcode).name if opcode in known else hex(opcode)
-        )
-    return answer.payload
+    def _refusal(self) -> str:
+        """Returns the reason of the last refusal; empty: the switch is another vendor's."""
+        try:
+            said = self.request(GET_REFUSAL, cci=True).decode()
+        except (CommandError, UnicodeDecodeError):
+            return ""
+        return said if said.isprintable() else ""

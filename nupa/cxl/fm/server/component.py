@@ -15,7 +15,7 @@ from nupa.cxl.commands.logs import DeviceLogs
 from nupa.cxl.fm import messages
 from nupa.cxl.fm.messages import BackgroundStatus, Cci, FmOpcode
 from nupa.cxl.fm.server.session import Feed, Inbox
-from nupa.cxl.function.cci import Code, Command, CommandError, Effect, exactly, find, require, table
+from nupa.cxl.function.cci import Code, Command, CommandError, Effect, exactly, find, table
 
 _DONE = 100
 
@@ -39,6 +39,8 @@ class Component:
         self.feed = Feed(now_ns)
         #: Called after each background operation.
         self.on_done: Callable[[], None] = lambda: None
+        #: Called with the reason of each command that is refused.
+        self.on_refusal: Callable[[str], None] = lambda _why: None
         self._identity = identity
         self._job: _BackgroundOperation | None = None
         self._last = BackgroundStatus(0, 0, 0, 0)
@@ -49,7 +51,7 @@ class Component:
         )
         logs = DeviceLogs(messages.PAYLOAD_BYTES - messages.TUNNEL_BYTES)
         self.commands = table((*own, *commands, *logs.commands()))
-        everything = {**self.commands, **Inbox(self.feed, lambda _bits: None).commands}
+        everything = {**self.commands, **Inbox(self.feed).commands}
         logs.describe(everything[opcode] for opcode in sorted(everything))
 
     def handle(self, request: Cci, inbox: Inbox) -> Cci:
@@ -58,13 +60,15 @@ class Component:
         try:
             command = find(own, request.opcode, len(request.payload))
             background = bool(command.effects & Effect.BACKGROUND)
-            require(not (background and self._job), Code.BUSY)
+            if background and self._job:
+                raise CommandError(Code.BUSY, f"{self._going()} is in progress: wait, or abort")
             answer = command.handler(request.payload)
             assert isinstance(answer, bytes)  # background operations use `begin`
-        except CommandError as error:
+        except (CommandError, LocalError) as error:  # the model refuses, and has not changed
+            if not isinstance(error, CommandError):
+                error = CommandError(Code.INVALID_INPUT, str(error))
+            self.on_refusal(error.reason)
             return request.answer(error.code)
-        except LocalError:  # the model refuses, and has not changed
-            return request.answer(Code.INVALID_INPUT)
         return request.answer(Code.BACKGROUND_STARTED if background else Code.SUCCESS, answer)
 
     def begin(self, opcode: int, abort: Callable[[], None]) -> Callable[[Code], None]:
@@ -79,6 +83,10 @@ class Component:
                 self.on_done()
 
         return done
+
+    def _going(self) -> str:
+        assert self._job is not None
+        return self.commands[self._job.opcode].name
 
     def _identify(self, _payload: bytes) -> bytes:
         return messages.IDENTITY.pack(self._identity)

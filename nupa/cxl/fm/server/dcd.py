@@ -60,7 +60,8 @@ class DcdComponent:
         request = layout.REGIONS_REQUEST.unpack(payload)
         capacity = self._capacity
         capacity.host(request.host)
-        require(request.first < len(capacity.regions))
+        inside = request.first < len(capacity.regions)
+        require(inside, why=f"region {request.first}: there are {len(capacity.regions)}, from 0 on")
         listed = capacity.regions[request.first :][: request.most]
         records = (
             layout.RegionRecord(
@@ -89,7 +90,8 @@ class DcdComponent:
     def _extents(self, payload: bytes) -> bytes:
         request = layout.EXTENTS_REQUEST.unpack(payload)
         host = self._capacity.host(request.host)
-        require(request.first <= len(host.accepted))
+        inside = request.first <= len(host.accepted)
+        require(inside, why=f"extent {request.first}: host {request.host} has {len(host.accepted)}")
         room = (PAYLOAD_BYTES - _OVERHEAD_BYTES) // layout.EXTENT.size
         listed = host.accepted[request.first :][: min(request.most, room)]
         head = layout.ExtentsHead(
@@ -109,12 +111,12 @@ class DcdComponent:
         request, extents, tags = _change(payload)
         capacity, region, tag = self._capacity, request.region, UUID(bytes=request.tag)
         policy = request.flags & 0xF
-        require(policy in list(Policy))
+        require(policy in list(Policy), why=f"policy {policy}: choose 0 to {max(Policy)}")
         if policy == Policy.PRESCRIPTIVE:
-            require(len(tags) == 1, Code.INVALID_EXTENT_LIST)
+            require(len(tags) == 1, Code.INVALID_EXTENT_LIST, "its extents have more than one tag")
             region, tag = capacity.region_of(*extents[0]), UUID(bytes=tags.pop())
         else:
-            require(not extents)
+            require(not extents, why="a list of extents is for the prescriptive policy")
         capacity.add(
             request.host, region, request.size, tag=tag, policy=Policy(policy), extents=extents
         )
@@ -124,10 +126,11 @@ class DcdComponent:
         request, extents, _ = _change(payload)
         removal, forced = request.flags & 0xF, bool(request.flags & layout.FORCED)
         capacity = self._capacity
-        require(removal in (layout.BY_TAG, layout.BY_LIST))
+        known = removal in (layout.BY_TAG, layout.BY_LIST)
+        require(known, why=f"removal {removal}: release by tag, 0, or by list, 1")
         wanted: UUID | list[tuple[int, int]] = extents
         if removal == layout.BY_TAG:
-            require(not extents)
+            require(not extents, why="a release by tag lists no extents")
             wanted = UUID(bytes=request.tag)
             self._check_length(request, wanted, forced)
         if request.flags & layout.SANITIZE:  # a property of regions
@@ -136,7 +139,8 @@ class DcdComponent:
                 for dpa, size, tag, _ in capacity.host(request.host).held()
                 if tag == wanted
             ]
-            require(all(capacity.regions[capacity.region_of(*at)].sanitize for at in places))
+            each = (capacity.regions[capacity.region_of(*at)].sanitize for at in places)
+            require(all(each), why="its region does not sanitize: `configure` sets that")
         take = capacity.force_back if forced else capacity.ask_back
         take(request.host, wanted)
         return b""
@@ -149,8 +153,9 @@ class DcdComponent:
         total = sum(extent.size for extent in host.held() if extent.tag == tag)
         most = total if forced else accepted
         require(most, why=f"host {request.host} has no tag {tag}")
-        require(request.size <= most, Code.RESOURCES_EXHAUSTED)
-        require(request.size >= accepted)
+        has = f"host {request.host} has {most:#x} bytes of tag {tag}, not {request.size:#x}"
+        require(request.size <= most, Code.RESOURCES_EXHAUSTED, has)
+        require(request.size >= accepted, why=f"{has}: a release by tag is of all of them")
 
     def _keep(self, payload: bytes) -> bytes:
         keep(self._capacity, UUID(bytes=payload))
@@ -163,7 +168,7 @@ class DcdComponent:
     def _tags(self, payload: bytes) -> bytes:
         request = layout.TAGS_REQUEST.unpack(payload)
         found = tags(self._capacity)
-        require(request.first <= len(found))
+        require(request.first <= len(found), why=f"tag {request.first}: there are {len(found)}")
         room = (PAYLOAD_BYTES - _OVERHEAD_BYTES) // layout.TAG.size
         listed = found[request.first :][: min(request.most, room)]
         generation = self._capacity.generation & 0xFFFFFFFF
@@ -179,7 +184,9 @@ def _change(payload: bytes) -> tuple[layout.ChangeRequest, list[tuple[int, int]]
     """Decodes a request, its extents, and their tags."""
     request = layout.CHANGE.unpack(payload)
     records = layout.EXTENT.unpack_all(payload, layout.CHANGE.size)
-    require(request.listed == len(records), Code.INVALID_PAYLOAD_LENGTH)
+    whole = request.listed == len(records)
+    why = f"{request.listed} extents announced, {len(records)} given"
+    require(whole, Code.INVALID_PAYLOAD_LENGTH, why)
     return request, [(each.dpa, each.size) for each in records], {each.tag for each in records}
 
 

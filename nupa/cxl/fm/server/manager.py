@@ -20,7 +20,7 @@ from nupa.cxl.fm.server.component import Component
 from nupa.cxl.fm.server.dcd import DcdComponent
 from nupa.cxl.fm.server.mld import MldComponent
 from nupa.cxl.fm.server.mld_port import MldPort
-from nupa.cxl.fm.server.session import NOTIFICATION, Inbox
+from nupa.cxl.fm.server.session import GET_REFUSAL, NOTIFICATION, Inbox
 from nupa.cxl.fm.server.virtual import Later, Virtual
 from nupa.cxl.fm.server.watch import watch_capacity, watch_switch
 from nupa.cxl.function.cci import Code, CommandError
@@ -81,18 +81,28 @@ class Manager:
             raise FramingError("an unexpected response")
         with self.lock:
             self._asking, self._vcs = session, vcs_of(message.source)
+            if request.opcode != GET_REFUSAL:
+                session.refusal = ""
             answer = self._answer(message.type, request)
         return message.answer(answer.pack())
 
     def _answer(self, kind: MessageType, request: Cci) -> Cci:
-        own = kind is MessageType.CCI and request.opcode > 0x5000  # the FM API has its own type
-        if own or (self._vcs is not None and request.opcode not in _OF_HOSTS):
+        # The FM API has its own type.
+        other = kind is MessageType.CCI and 0x5000 < request.opcode < GET_REFUSAL
+        if other or (self._vcs is not None and request.opcode not in _OF_HOSTS):
+            who = "messages of this type" if other else "hosts"
+            self._refused(f"opcode {request.opcode:#06x} is not for {who}")
             return request.answer(Code.UNSUPPORTED)
         try:
             return self._handle(self.component, request)
         except Exception:  # a bug in the model must not stop other managers
             _log.exception("command %#06x", request.opcode)
+            self._refused("the model failed: the server's messages have more")
             return request.answer(Code.INTERNAL_ERROR)
+
+    def _refused(self, why: str) -> None:
+        if self._asking is not None:
+            self._asking.refusal = why
 
     def _handle(self, component: Component, request: Cci) -> Cci:
         assert self._asking is not None
@@ -127,7 +137,7 @@ class Manager:
         identity = messages.Identity(
             dvsec.VENDOR_ID, DEVICE_ID, 0, 0, device.serial, _MOST, _KIND_TYPE3
         )
-        own = MldComponent(device, partial(self.switch.allocate, port))
+        own = MldComponent(device, partial(self.switch.allocate, port), self._refused)
         dynamic = device.dynamic
         rows = DcdComponent(dynamic).commands() if dynamic else ()
         component = Component([*own.commands(), *rows], identity, self._now_ns)
@@ -139,6 +149,7 @@ class Manager:
 
     def _made(self, component: Component) -> Component:
         component.on_done = partial(self._done, component)
+        component.on_refusal = self._refused
         return component
 
     def _happened(self, component: Component, log: Log, event: EventRecord) -> None:
@@ -163,6 +174,8 @@ class Session:
         self._told = 0
         self._waits_for: int | None = None
         self._tag = 0
+        #: The reason of the last refusal.
+        self.refusal = ""
         with manager.lock:
             manager._sessions.add(self)
 
@@ -202,7 +215,9 @@ class Session:
         """Returns the inbox for the events of a component."""
         found = self._inboxes.get(component)
         if found is None:
-            found = self._inboxes[component] = Inbox(component.feed, self._tell)
+            found = self._inboxes[component] = Inbox(
+                component.feed, self._tell, lambda: self.refusal
+            )
         return found
 
     def add(self, component: Component, log: Log, event: EventRecord) -> None:

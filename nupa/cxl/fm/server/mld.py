@@ -28,11 +28,15 @@ Allocate = Callable[[int, Sequence[int]], None]
 
 
 class MldComponent:
-    """The commands of *mld*; *allocate* gives out memory, and refuses to change a bound LD."""
+    """The commands of *mld*; *allocate* gives out memory, and refuses to change a bound LD;
+    *refused* is called with the reason for which a mailbox refuses a command."""
 
-    def __init__(self, mld: Mld, allocate: Allocate) -> None:
+    def __init__(
+        self, mld: Mld, allocate: Allocate, refused: Callable[[str], None] = lambda _why: None
+    ) -> None:
         self._mld = mld
         self._allocate = allocate
+        self._refused = refused
 
     def commands(self) -> Iterator[Command]:
         least = messages.TUNNEL.size + messages.HEADER.size
@@ -65,6 +69,7 @@ class MldComponent:
         try:
             answer = mailbox.execute(request.opcode, request.payload)
         except CommandError as error:
+            self._refused(error.reason)
             return request.answer(error.code)
         if isinstance(answer, bytes):
             return request.answer(Code.SUCCESS, answer)
@@ -76,7 +81,7 @@ class MldComponent:
 
     def _allocations(self, payload: bytes) -> bytes:
         first, limit = payload
-        require(limit)
+        require(limit, why="name at least one LD")
         steps = self._mld.allocated[self._mld.check(first) :][:limit]
         head = AllocationHead(
             len(self._mld.lds), GRANULARITIES[self._mld.granularity_bytes], first, len(steps)
@@ -86,8 +91,10 @@ class MldComponent:
     def _set_allocations(self, payload: bytes) -> bytes:
         count, first = payload[:2]
         rows = messages.ALLOCATION.unpack_all(payload, 4)
-        require(count == len(rows), Code.INVALID_PAYLOAD_LENGTH)
-        require(not any(row.second for row in rows))  # one range of memory
+        whole = count == len(rows)
+        require(whole, Code.INVALID_PAYLOAD_LENGTH, f"{count} LDs announced, {len(rows)} given")
+        second = any(row.second for row in rows)
+        require(not second, why="LDs of this device have one range of memory, not two")
         self._allocate(first, [row.steps for row in rows])
         now = self._mld.allocated[first : first + count]
         return bytes([count, first, 0, 0]) + _packed(now)
@@ -106,7 +113,7 @@ class MldComponent:
     def _shares(self, limit: bool) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
         def get(payload: bytes) -> bytes:
             request = messages.LD_RANGE.unpack(payload)
-            require(request.listed)
+            require(request.listed, why="name at least one LD")
             first = self._mld.check(request.first)
             now = self._mld.bandwidth_limit if limit else self._mld.bandwidth
             found = bytes(now[first : first + request.listed])
@@ -115,7 +122,9 @@ class MldComponent:
         def put(payload: bytes) -> bytes:
             request = messages.LD_RANGE.unpack(payload)
             parts = payload[messages.LD_RANGE.size :]
-            require(request.listed == len(parts), Code.INVALID_PAYLOAD_LENGTH)
+            whole = request.listed == len(parts)
+            why = f"{request.listed} LDs announced, {len(parts)} given"
+            require(whole, Code.INVALID_PAYLOAD_LENGTH, why)
             self._mld.set_bandwidth(request.first, parts, limit=limit)
             return payload
 

@@ -46,7 +46,10 @@ class MldPort:
     def _function(self, port: int, ld: int) -> Function:
         """Returns the function of an LD that is not bound."""
         function = self._switch.mld(port).function(ld)
-        require(ld not in self._switch.port(port).bound, why=f"LD {ld} is a host's")
+        require(
+            ld not in self._switch.port(port).bound,
+            why=f"LD {ld} at port {port} is bound to a host",
+        )
         return function
 
     def _memory(self, payload: bytes) -> bytes:
@@ -55,7 +58,8 @@ class MldPort:
         word = int.from_bytes(request.where, "little")
         writes = bool(word & messages.WRITE)
         places = self._places(request, word)
-        require(len(data) == (request.length if writes else 0), Code.INVALID_PAYLOAD_LENGTH)
+        wanted = request.length if writes else 0
+        _require_length(len(data) == wanted, f"{len(data)} bytes of data, not {wanted}")
         if writes:
             for i, (space, at) in enumerate(places):
                 space.write(at, 4, int.from_bytes(data[4 * i : 4 * i + 4], "little"))
@@ -67,12 +71,24 @@ class MldPort:
         """Finds the registers of each DW; only whole DWs are supported."""
         function = self._function(request.port, request.ld)
         length, last = request.length, 0xF if request.length > 4 else 0
-        require(0 < length <= MOST_MEMORY_BYTES and length % 4 == 0 and request.address % 4 == 0)
-        require(word >> 12 & 0xF == 0xF and word >> 16 & 0xF == last)
+        require(
+            0 < length <= MOST_MEMORY_BYTES and length % 4 == 0 and request.address % 4 == 0,
+            why=f"{length} bytes at {request.address:#x}: an access has whole DWs, "
+            f"{MOST_MEMORY_BYTES} bytes at most",
+        )
+        whole = word >> 12 & 0xF == 0xF and word >> 16 & 0xF == last
+        require(whole, why="byte enables other than those of whole DWs are not supported")
         found = [function.place(request.address + at) for at in range(0, length, 4)]
         places = [place for place in found if place is not None]
-        require(len(places) == len(found))
+        inside = len(places) == len(found)
+        require(
+            inside, why=f"{length} bytes at {request.address:#x} are not all in a BAR of the LD"
+        )
         return places
+
+
+def _require_length(condition: bool, why: str) -> None:
+    require(condition, Code.INVALID_PAYLOAD_LENGTH, why)
 
 
 def tunnel(payload: bytes, behind: Behind) -> bytes:
@@ -80,13 +96,16 @@ def tunnel(payload: bytes, behind: Behind) -> bytes:
     LD."""
     request = messages.TUNNEL.unpack(payload)
     message = payload[messages.TUNNEL.size :]
-    require(request.target_type & 0xF == 0)
-    require(request.size == len(message), Code.INVALID_PAYLOAD_LENGTH)
+    kind = request.target_type & 0xF
+    require(kind == 0, why=f"target type {kind}: a tunnel leads to a port or an LD, type 0")
+    whole = request.size == len(message)
+    _require_length(whole, f"{len(message)} bytes in the tunnel, and {request.size} are announced")
     try:
         inner = messages.unpack(message)
     except FramingError as error:
         raise CommandError(Code.INVALID_INPUT, str(error)) from error
-    require(not inner.response)
+    require(not inner.response, why="the message in the tunnel is a response, not a request")
     answer = behind(request.target, inner).pack()
-    require(len(answer) + 4 <= messages.PAYLOAD_BYTES, Code.INTERNAL_ERROR)
+    fits = len(answer) + 4 <= messages.PAYLOAD_BYTES
+    require(fits, Code.INTERNAL_ERROR, f"an answer of {len(answer)} bytes does not fit a tunnel")
     return len(answer).to_bytes(2, "little") + bytes(2) + answer

@@ -68,7 +68,10 @@ class _Physical:
 
     def state(self, payload: bytes) -> bytes:
         count, numbers = payload[0], payload[1:]
-        require(count == len(numbers), Code.INVALID_PAYLOAD_LENGTH)
+        whole = count == len(numbers)
+        require(
+            whole, Code.INVALID_PAYLOAD_LENGTH, f"{count} ports announced, {len(numbers)} named"
+        )
         infos = (messages.PORT.pack(self._info(number)) for number in numbers)
         return bytes([count, 0, 0, 0]) + b"".join(infos)
 
@@ -79,7 +82,8 @@ class _Physical:
 
     def control(self, payload: bytes) -> bytes:
         request = messages.PORT_ACTION.unpack(payload)
-        require(request.action in (_ASSERT_PERST, _DEASSERT_PERST, _RESET))
+        known = request.action in (_ASSERT_PERST, _DEASSERT_PERST, _RESET)
+        require(known, why=f"action {request.action}: assert PERST, deassert PERST, reset: 0 to 2")
         port = self._switch.port(request.port)
         if request.action == _RESET:
             port.reset()
@@ -90,7 +94,10 @@ class _Physical:
     def config(self, payload: bytes) -> bytes:
         request = messages.CONFIG.unpack(payload)
         port = self._switch.port(request.port)
-        require(port.role is PortState.DOWNSTREAM and None not in port.bound)
+        below = port.role is PortState.DOWNSTREAM
+        require(below, why=f"port {request.port} is an upstream port: it has no bridge to read")
+        free = None not in port.bound
+        require(free, why=f"port {request.port} is bound: its bridge is the host's")
         return config_access(port.ppb.config, request.where, request.data)
 
 
@@ -113,7 +120,10 @@ class _Secrets:
 
     def set(self, payload: bytes) -> bytes:
         virtual = self._own()
-        require(virtual.secret is None, why="it is set")
+        require(
+            virtual.secret is None,
+            why=f"the secret of virtual switch {virtual.number} is set already",
+        )
         virtual.secret = UUID(bytes=payload)
         return b""
 
@@ -155,7 +165,7 @@ def config_access(config: ConfigSpace, where: bytes, data: int) -> bytes:
     """Accesses one DW of configuration space (7.6.7.1.4); bytes that are not enabled read as 0."""
     word = int.from_bytes(where, "little")
     offset, enables = word & 0xFFF, word >> 12 & 0xF
-    require(offset % 4 == 0)
+    require(offset % 4 == 0, why=f"offset {offset:#x} is not that of a DW, a multiple of 4")
     if word & messages.WRITE:
         pieces = {0xF: [(0, 4)], 0x3: [(0, 2)], 0xC: [(2, 2)]}.get(
             enables, [(i, 1) for i in range(4) if enables >> i & 1]

@@ -19,9 +19,14 @@ EVENTS_MAX = 256  # of each log
 DONE_BIT = 1 << 15  # 8.2.9.2.6: a background operation is completed
 _POLICY_MASK = DONE_BIT | (1 << len(Log)) - 1
 GET_EVENTS, CLEAR_EVENTS, GET_POLICY, SET_POLICY, NOTIFICATION = 0x100, 0x101, 0x104, 0x105, 0x106
+#: Vendor specific (8.2.9: C000h and above).  It returns, in UTF-8, the reason for which the last
+#: other command of this manager was refused; empty if it was not.  Responses have a code alone.
+GET_REFUSAL = 0xC000
+REFUSAL_BYTES_MAX = 1024
 
 #: tell(bits): notify this manager, in any thread.
 Tell = Callable[[int], None]
+Refusal = Callable[[], str]
 
 
 class Feed:
@@ -41,12 +46,15 @@ class Feed:
 
 class Inbox:
     """A manager's view of *feed*: `commands` read and clear it; `policy` has the logs it is
-    notified of."""
+    notified of; *refusal* returns the reason of the last refusal."""
 
-    def __init__(self, feed: Feed, tell: Tell) -> None:
+    def __init__(
+        self, feed: Feed, tell: Tell = lambda _bits: None, refusal: Refusal = lambda: ""
+    ) -> None:
         limits = (EVENTS_MAX,) * len(Log)
         self.policy = 0
         self._tell = tell
+        self._refusal = refusal
         self._logs = EventLogs(limits, now_ns=feed.now_ns, changed=self._changed)
         for log, events in feed.latest.items():
             for event in events:
@@ -59,6 +67,7 @@ class Inbox:
         rows += [
             Command(GET_POLICY, f"get {what}", exactly(0), self._get_policy),
             Command(SET_POLICY, f"set {what}", exactly(2), self._set_policy, Effect.POLICY),
+            Command(GET_REFUSAL, "get last refusal", exactly(0), self._get_refusal),
         ]
         self.commands = table(rows)
 
@@ -76,6 +85,9 @@ class Inbox:
         """Notifies when a log gets its first record (8.2.9.2.8)."""
         if is_new and len(self._logs[log]) == 1 and self.policy >> log & 1:
             self._tell(1 << log)
+
+    def _get_refusal(self, _payload: bytes) -> bytes:
+        return self._refusal().encode()[:REFUSAL_BYTES_MAX]
 
     def _get_policy(self, _payload: bytes) -> bytes:
         return self.policy.to_bytes(2, "little")

@@ -41,8 +41,10 @@ class Virtual:
 
     def _info(self, payload: bytes) -> bytes:
         first, limit, count, numbers = payload[0], payload[1], payload[2], payload[3:]
-        require(count == len(numbers), Code.INVALID_PAYLOAD_LENGTH)
-        require(limit and count)
+        whole = count == len(numbers)
+        why = f"{count} virtual switches announced, {len(numbers)} named"
+        require(whole, Code.INVALID_PAYLOAD_LENGTH, why)
+        require(limit and count, why="name at least one virtual switch, and one of its vPPBs")
         blocks = b"".join(self._block(number, first, limit) for number in numbers)
         return bytes([count, 0, 0, 0]) + blocks
 
@@ -77,7 +79,8 @@ class Virtual:
 
     def _unbind(self, payload: bytes) -> bytes:
         request = messages.UNBIND.unpack(payload)
-        require(request.option & 0xF in list(UnbindMode))
+        option = request.option & 0xF
+        require(option in list(UnbindMode), why=f"option {option}: choose 0 to {max(UnbindMode)}")
         mode = UnbindMode(request.option & 0xF)
         ended: list[Callable[[Code], None]] = []
         early = []

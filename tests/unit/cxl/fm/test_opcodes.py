@@ -16,7 +16,7 @@ from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.dcd_messages import DcdOpcode
 from nupa.cxl.fm.messages import FmOpcode
 from nupa.cxl.fm.server.manager import Manager, Session
-from nupa.cxl.fm.server.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, SET_POLICY
+from nupa.cxl.fm.server.session import CLEAR_EVENTS, GET_EVENTS, GET_POLICY, GET_REFUSAL, SET_POLICY
 from nupa.cxl.function.cci import Code, Command, CommandError
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
 from nupa.cxl.media.extents import DcRegion
@@ -25,7 +25,7 @@ from tests.unit.cxl.rack import STEP, Rack
 
 TAG = UUID(int=5)
 LOGS = {0x0400, 0x0401, 0x0402, 0x0403, 0x0405}
-EVENTS = {GET_EVENTS, CLEAR_EVENTS, GET_POLICY, SET_POLICY}
+EVENTS = {GET_EVENTS, CLEAR_EVENTS, GET_POLICY, SET_POLICY, GET_REFUSAL}
 SWITCH = {
     *(FmOpcode.IDENTIFY, FmOpcode.BACKGROUND_STATUS, FmOpcode.ABORT),
     *(opcode for opcode in FmOpcode if 0x5100 <= opcode < 0x5400),
@@ -171,8 +171,9 @@ def test_all_that_the_specification_has_is_there() -> None:
     switch, device, events = TABLES
     assert {*switch, *events} == SWITCH
     assert {*device, *events} == DEVICE
-    assert {opcode >> 8 for opcode in DEVICE} == {0, 1, 4, 0x53, 0x54, 0x56}
-    assert {opcode >> 8 for opcode in SWITCH | DEVICE} == {0, 1, 4, 0x51, 0x52, 0x53, 0x54, 0x56}
+    assert {opcode >> 8 for opcode in DEVICE} == {0, 1, 4, 0x53, 0x54, 0x56, 0xC0}
+    sets = {0, 1, 4, 0x51, 0x52, 0x53, 0x54, 0x56, 0xC0}
+    assert {opcode >> 8 for opcode in SWITCH | DEVICE} == sets
     assert {opcode for opcode in SWITCH if opcode >> 8 == 0x51} == set(range(0x5100, 0x5108))
     assert {opcode for opcode in DEVICE if opcode >> 8 == 0x54} == set(range(0x5400, 0x540A))
     assert {opcode for opcode in DEVICE if opcode >> 8 == 0x56} == set(range(0x5600, 0x5609))
