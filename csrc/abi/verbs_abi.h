@@ -93,6 +93,11 @@ struct ibv_context {
  * program finds the entries it knows at fixed distances below its pointer.  `sz` says whether this
  * library's table reaches that far. */
 struct verbs_context {
+	/* since v64 */
+	void (*free_buf)(struct ibv_buf *buf);
+	void *(*alloc_buf)(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
+	/* since v62 */
+	int (*dm_export_dmabuf_fd)(struct ibv_dm *dm);
 	/* since v59 */
 	struct ibv_mr *(*reg_mr_ex)(struct ibv_pd *pd, struct ibv_mr_init_attr *attr);
 	int (*dealloc_dmah)(struct ibv_dmah *dmah);

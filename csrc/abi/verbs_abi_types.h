@@ -19,6 +19,7 @@ struct ibv_pd;
 struct ibv_mr;
 struct ibv_mw;
 struct ibv_dm;
+struct ibv_buf;
 struct ibv_dmah;
 struct ibv_td;
 struct ibv_xrcd;
@@ -219,6 +220,7 @@ struct ibv_mr_init_attr {
 	int fd; /* a dma-buf */
 	uint64_t fd_offset;
 	struct ibv_dmah *dmah;
+	struct ibv_buf *buf; /* since v64, of ibv_alloc_buf: addr lies in it */
 };
 
 struct ibv_mw {

@@ -2,6 +2,7 @@
  * libibverbs.so.1: the public verbs that are functions.  Each forwards to the engine's verb of the
  * same name; exceptions have a comment. */
 #include "engine/core/nupa.h"
+#include "libibverbs/access.h"
 
 #include <errno.h>
 
@@ -60,6 +61,23 @@ int ibv_query_port(struct ibv_context *context, uint8_t port_num,
 			       offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
+/* In 100 Mb/s: what rate a width and a speed of nupa_query_port stand for. */
+int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num, uint64_t *port_speed)
+{
+	static const uint8_t lanes_of[] = { 1, 4, 8, 12, 2 }; /* by the bit that is set */
+	static const uint16_t speed_of[] = { 25, 50, 100, 100, 140, 250, 500, 1000, 2000 };
+	struct ibv_port_attr attr;
+	int error = port_num > UINT8_MAX
+			? EINVAL
+			: nupa_query_port(context, (uint8_t)port_num, &attr, sizeof(attr));
+
+	if (error)
+		return error;
+	*port_speed = (uint64_t)lanes_of[__builtin_ctz(attr.active_width)] *
+		      speed_of[__builtin_ctz(attr.active_speed)];
+	return 0;
+}
+
 int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index, union ibv_gid *gid)
 {
 	return nupa_query_gid(context, port_num, index, gid);
@@ -114,12 +132,6 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	return nupa_dealloc_pd(pd);
 }
 
-/* Hints that a device may ignore: this one does. */
-static int required_access(int access)
-{
-	return access & ~IBV_ACCESS_OPTIONAL_RANGE;
-}
-
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	return nupa_reg_mr(pd, addr, length, (uintptr_t)addr, required_access(access));
@@ -135,24 +147,6 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 				unsigned int access)
 {
 	return nupa_reg_mr(pd, addr, length, iova, required_access((int)access));
-}
-
-/* Memory at an address; dma-bufs and DMA handles are not offered. */
-struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr)
-{
-	uint64_t iova = (uintptr_t)attr->addr;
-
-	if (attr->comp_mask & ~(uint64_t)(IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA)) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
-	if (!(attr->comp_mask & IBV_REG_MR_MASK_ADDR)) {
-		errno = EINVAL;
-		return NULL;
-	}
-	if (attr->comp_mask & IBV_REG_MR_MASK_IOVA)
-		iova = attr->iova;
-	return nupa_reg_mr(pd, attr->addr, attr->length, iova, required_access(attr->access));
 }
 
 /* Its errors are negative codes, with errno beside them. */

@@ -46,9 +46,14 @@ NUPA_REFUSAL void *unsupported_old_null(void)
 /* clang-format off */
 /* --- Public verbs: functions of the extended tables are refused by being NULL there -- */
 #define NUPA_PUBLIC_REFUSED(X) \
-	X(ibv_dealloc_dmah)
+	X(ibv_dealloc_dmah) X(_ibv_query_comp_cntr_caps) X(ibv_destroy_comp_cntr) \
+	X(ibv_inc_comp_cntr) X(ibv_inc_err_comp_cntr) X(ibv_qp_attach_comp_cntr) \
+	X(ibv_read_comp_cntr) X(ibv_read_err_comp_cntr) X(ibv_set_comp_cntr) \
+	X(ibv_set_err_comp_cntr)
 #define NUPA_PUBLIC_REFUSED_NULL(X) \
-	X(ibv_alloc_dmah) X(ibv_reg_dmabuf_mr)
+	X(ibv_alloc_dmah) X(ibv_create_comp_cntr) X(ibv_reg_dmabuf_mr)
+#define NUPA_PUBLIC_REFUSED_NEGATIVE(X) \
+	X(ibv_dm_export_dmabuf_fd)
 #define NUPA_PUBLIC_IGNORED(X) \
 	X(ibv_register_driver)
 
@@ -71,37 +76,44 @@ NUPA_REFUSAL void *unsupported_old_null(void)
 	X(__ioctl_final_num_attrs) X(execute_ioctl) X(ibv_cmd_advise_mr) \
 	X(ibv_cmd_alloc_dm) X(ibv_cmd_alloc_dmah) X(ibv_cmd_alloc_mw) X(ibv_cmd_alloc_pd) \
 	X(ibv_cmd_attach_mcast) X(ibv_cmd_close_xrcd) X(ibv_cmd_create_ah) \
-	X(ibv_cmd_create_counters) X(ibv_cmd_create_cq) X(ibv_cmd_create_cq_ex) \
+	X(ibv_cmd_create_comp_cntr) X(ibv_cmd_create_counters) X(ibv_cmd_create_cq) X(ibv_cmd_create_cq_ex) \
 	X(ibv_cmd_create_cq_ex2) X(ibv_cmd_create_flow) X(ibv_cmd_create_flow_action_esp) \
 	X(ibv_cmd_create_qp) X(ibv_cmd_create_qp_ex2) X(ibv_cmd_create_qp_ex) \
 	X(ibv_cmd_create_rwq_ind_table) X(ibv_cmd_create_srq) X(ibv_cmd_create_srq_ex) \
 	X(ibv_cmd_create_wq) X(ibv_cmd_dealloc_mw) X(ibv_cmd_dealloc_pd) \
-	X(ibv_cmd_dereg_mr) X(ibv_cmd_destroy_ah) X(ibv_cmd_destroy_counters) \
+	X(ibv_cmd_dereg_mr) X(ibv_cmd_destroy_ah) X(ibv_cmd_destroy_comp_cntr) X(ibv_cmd_destroy_counters) \
 	X(ibv_cmd_destroy_cq) X(ibv_cmd_destroy_flow) X(ibv_cmd_destroy_flow_action) \
 	X(ibv_cmd_destroy_qp) X(ibv_cmd_destroy_rwq_ind_table) X(ibv_cmd_destroy_srq) \
-	X(ibv_cmd_destroy_wq) X(ibv_cmd_detach_mcast) X(ibv_cmd_free_dm) \
-	X(ibv_cmd_free_dmah) X(ibv_cmd_get_context) X(ibv_cmd_modify_cq) \
+	X(ibv_cmd_destroy_wq) X(ibv_cmd_detach_mcast) X(ibv_cmd_export_dmabuf_fd) X(ibv_cmd_free_dm) \
+	X(ibv_cmd_free_dmah) X(ibv_cmd_get_context) X(ibv_cmd_inc_comp_cntr) \
+	X(ibv_cmd_inc_err_comp_cntr) X(ibv_cmd_modify_cq) \
 	X(ibv_cmd_modify_flow_action_esp) X(ibv_cmd_modify_qp) X(ibv_cmd_modify_qp_ex) \
 	X(ibv_cmd_modify_srq) X(ibv_cmd_modify_wq) X(ibv_cmd_open_qp) \
 	X(ibv_cmd_open_xrcd) X(ibv_cmd_poll_cq) X(ibv_cmd_post_recv) X(ibv_cmd_post_send) \
-	X(ibv_cmd_post_srq_recv) X(ibv_cmd_query_context) X(ibv_cmd_query_device_any) \
-	X(ibv_cmd_query_mr) X(ibv_cmd_query_port) X(ibv_cmd_query_qp) \
-	X(ibv_cmd_query_srq) X(ibv_cmd_read_counters) X(ibv_cmd_reg_dm_mr) \
+	X(ibv_cmd_post_srq_recv) X(ibv_cmd_qp_attach_comp_cntr) \
+	X(ibv_cmd_query_comp_cntr_caps) X(ibv_cmd_query_context) X(ibv_cmd_query_device_any) \
+	X(ibv_cmd_query_mr) X(ibv_cmd_query_port) X(ibv_cmd_query_port_speed) X(ibv_cmd_query_qp) \
+	X(ibv_cmd_query_srq) X(ibv_cmd_read_comp_cntr) X(ibv_cmd_read_counters) \
+	X(ibv_cmd_read_err_comp_cntr) X(ibv_cmd_reg_dm_mr) \
 	X(ibv_cmd_reg_dmabuf_mr) X(ibv_cmd_reg_mr) X(ibv_cmd_reg_mr_ex) \
-	X(ibv_cmd_req_notify_cq) X(ibv_cmd_rereg_mr) X(ibv_cmd_resize_cq)
+	X(ibv_cmd_req_notify_cq) X(ibv_cmd_rereg_mr) X(ibv_cmd_resize_cq) \
+	X(ibv_cmd_set_comp_cntr) X(ibv_cmd_set_err_comp_cntr)
 #define NUPA_PRIVATE_REFUSED_NULL(X) \
-	X(_verbs_init_and_alloc_context) X(verbs_open_device)
+	X(_verbs_init_and_alloc_context) X(ibv_dmabuf_heap_alloc) \
+	X(ibv_dmabuf_heap_cc_shared_init) X(verbs_open_device)
 #define NUPA_PRIVATE_REFUSED_NEGATIVE(X) \
 	X(ibv_read_ibdev_sysfs_file)
 #define NUPA_PRIVATE_IGNORED(X) \
-	X(__verbs_log) X(verbs_init_cq) X(verbs_set_ops) X(verbs_uninit_context)
+	X(__verbs_log) X(ibv_dmabuf_heap_destroy) X(ibv_dmabuf_heap_free) X(verbs_init_cq) X(verbs_set_ops) X(verbs_uninit_context)
 /* clang-format on */
 
 #define NUPA_REFUSE(name) NUPA_ALIAS(unsupported, name);
 #define NUPA_REFUSE_NULL(name) NUPA_ALIAS(unsupported_null, name);
+#define NUPA_REFUSE_NEGATIVE(name) NUPA_ALIAS(unsupported_negative, name);
 #define NUPA_IGNORE(name) NUPA_ALIAS(ignore, name);
 NUPA_PUBLIC_REFUSED(NUPA_REFUSE)
 NUPA_PUBLIC_REFUSED_NULL(NUPA_REFUSE_NULL)
+NUPA_PUBLIC_REFUSED_NEGATIVE(NUPA_REFUSE_NEGATIVE)
 NUPA_PUBLIC_IGNORED(NUPA_IGNORE)
 
 #define NUPA_OLD(name) NUPA_VERSION(unsupported_old, name, "@IBVERBS_1.0", 1_0);
@@ -111,7 +123,7 @@ NUPA_OLD_REFUSED(NUPA_OLD)
 NUPA_OLD_REFUSED_NULL(NUPA_OLD_NULL)
 NUPA_OLD_IGNORED(NUPA_OLD_VOID)
 
-/* Driver ABIs 34 (v34 to v58) and 59: the same names, so the same refusals. */
+/* All driver ABIs have the same names, so the same refusals. */
 #define NUPA_PRIVATE(name) NUPA_DRIVER_SYMBOL(unsupported, name)
 #define NUPA_PRIVATE_NULL(name) NUPA_DRIVER_SYMBOL(unsupported_null, name)
 #define NUPA_PRIVATE_NEGATIVE(name) NUPA_DRIVER_SYMBOL(unsupported_negative, name)
@@ -123,7 +135,10 @@ NUPA_PRIVATE_IGNORED(NUPA_PRIVATE_VOID)
 
 /* A driver registers when it is loaded; no device of it will be found. */
 NUPA_ALIAS(ignore, verbs_register_driver_34);
+NUPA_ALIAS(ignore, verbs_register_driver_57);
 NUPA_ALIAS(ignore, verbs_register_driver_59);
+NUPA_ALIAS(ignore, verbs_register_driver_64);
+NUPA_ALIAS(ignore, verbs_register_driver_65);
 
 static __attribute__((used)) bool disassociate_destroy;
 NUPA_DRIVER_SYMBOL(disassociate_destroy, verbs_allow_disassociate_destroy)

@@ -2,6 +2,7 @@
  * Names of codes, and IB rates as numbers.  Words and numbers are the interface's: scripts search
  * the output of the field's tools for them. */
 #include "abi/verbs_abi.h"
+#include "libibverbs/symver.h"
 
 #define NUPA_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -61,10 +62,12 @@ static const char *const wr_opcode[] = {
 	[IBV_WR_ATOMIC_WRITE] = "atomic-write",
 };
 
-const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode)
+static const char *wr_opcode_str(enum ibv_wr_opcode opcode)
 {
 	return name_of(wr_opcode, NUPA_COUNT(wr_opcode), (int)opcode);
 }
+
+NUPA_DRIVER_SYMBOL(wr_opcode_str, ibv_wr_opcode_str)
 
 static const char *const node_type[] = {
 	[IBV_NODE_CA] = "InfiniBand channel adapter",

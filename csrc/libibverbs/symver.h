@@ -14,10 +14,13 @@
 	NUPA_ALIAS(target, name##_##tag);                                                          \
 	__asm__(".symver " #name "_" #tag "," #name node)
 
-/* A name between libibverbs and drivers, in both driver ABIs.  A default that only the map
- * gives would be dropped here: the linker takes it for a copy of the other version. */
+/* A name between libibverbs and drivers, in all driver ABIs: of rdma-core v34 to v56, v57 and v58,
+ * v59 to v63, v64, v65.  A driver of an older one asks for fewer names than are here. */
 #define NUPA_DRIVER_SYMBOL(target, name)                                                           \
 	NUPA_VERSION(target, name, "@IBVERBS_PRIVATE_34", p34);                                    \
-	NUPA_VERSION(target, name, "@@IBVERBS_PRIVATE_59", p59);
+	NUPA_VERSION(target, name, "@IBVERBS_PRIVATE_57", p57);                                    \
+	NUPA_VERSION(target, name, "@IBVERBS_PRIVATE_59", p59);                                    \
+	NUPA_VERSION(target, name, "@IBVERBS_PRIVATE_64", p64);                                    \
+	NUPA_VERSION(target, name, "@@IBVERBS_PRIVATE_65", p65);
 
 #endif

@@ -1060,7 +1060,6 @@
 #define ABI_V59 \
 	SIZE(struct ibv_port_attr) \
 	FIELD(struct ibv_port_attr, active_speed_ex) \
-	SIZE(struct ibv_mr_init_attr) \
 	FIELD(struct ibv_mr_init_attr, length) \
 	FIELD(struct ibv_mr_init_attr, access) \
 	FIELD(struct ibv_mr_init_attr, comp_mask) \
@@ -1078,7 +1077,6 @@
 	FIELD(struct ibv_dmah, context) \
 	SIZE(struct ibv_qp_ex) \
 	FIELD(struct ibv_qp_ex, wr_flush) \
-	SIZE(struct verbs_context) \
 	FIELD(struct verbs_context, reg_mr_ex) \
 	FIELD(struct verbs_context, dealloc_dmah) \
 	FIELD(struct verbs_context, alloc_dmah) \
@@ -1102,6 +1100,16 @@
 	CONSTANT(IBV_FLUSH_PERSISTENT) \
 	CONSTANT(IBV_FLUSH_RANGE) \
 	CONSTANT(IBV_FLUSH_MR)
+
+/* More of v62 and v64. */
+#define ABI_V65 \
+	SIZE(struct ibv_mr_init_attr) \
+	FIELD(struct ibv_mr_init_attr, buf) \
+	SIZE(struct verbs_context) \
+	FIELD(struct verbs_context, free_buf) \
+	FIELD(struct verbs_context, alloc_buf) \
+	FIELD(struct verbs_context, dm_export_dmabuf_fd) \
+	CONSTANT(IBV_REG_MR_MASK_BUF)
 /* clang-format on */
 
 #endif

@@ -34,5 +34,8 @@ int main(void)
 #if ABI_LEVEL >= 59
 	ABI_V59
 #endif
+#if ABI_LEVEL >= 65
+	ABI_V65
+#endif
 	return 0;
 }

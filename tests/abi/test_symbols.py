@@ -14,7 +14,9 @@ import pytest
 import nupa
 
 LIBRARY = Path(nupa.__file__).parent / "lib" / "libibverbs.so.1"
-LIST = Path(__file__).resolve().parent / "symbols_v59.txt"
+LIST = Path(__file__).resolve().parent / "symbols.txt"
+# Driver ABIs, by the release that began each: v34 to v56, v57 and v58, v59 to v63, v64, v65.
+DRIVER_ABIS = (34, 57, 59, 64, 65)
 
 # Files of Debian's packages that link to libibverbs: programs, and libraries by soname.
 PROGRAMS = {
@@ -51,8 +53,8 @@ LIBRARIES = {
     "openmpi-bin (of Open MPI 4)": "libmca_common_verbs.so.*",
     "python3-pyverbs": "dist-packages/pyverbs/*.so",
 }
-# Debian names the providers of this driver ABI so.
-PLUGINS = "libibverbs/*-rdmav34.so"
+# Debian names the providers of a driver ABI so.
+PLUGINS = "libibverbs/*-rdmav*.so"
 
 
 class Symbol(NamedTuple):
@@ -87,11 +89,30 @@ def exported() -> set[Symbol]:
     return dynamic_symbols(LIBRARY, defined=True)
 
 
-def test_every_symbol_of_v44_and_v59_is_exported_under_its_version(exported: set[Symbol]) -> None:
-    lines = [line for line in LIST.read_text().splitlines() if not line.startswith("#")]
-    wanted = {Symbol(*line.split()) for line in lines}
-    assert len(wanted) == 259
+def listed() -> set[Symbol]:
+    """Returns the symbols of all versions, those between libibverbs and drivers in each node."""
+    found = set()
+    for line in LIST.read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        symbol = Symbol(*line.split())
+        if symbol.node == "IBVERBS_PRIVATE":
+            found |= {Symbol(f"{symbol.node}_{abi}", symbol.name) for abi in DRIVER_ABIS}
+        else:
+            found.add(symbol)
+    return found | {
+        Symbol(f"IBVERBS_PRIVATE_{abi}", f"verbs_register_driver_{abi}") for abi in DRIVER_ABIS
+    }
+
+
+def test_every_symbol_of_v34_to_v65_is_exported_under_its_version(exported: set[Symbol]) -> None:
+    wanted = listed()
+    assert len(wanted) == 128 + len(DRIVER_ABIS) * (91 + 1)
     assert wanted - exported == set()
+
+
+def test_no_symbol_is_exported_that_no_version_has(exported: set[Symbol]) -> None:
+    assert exported - listed() == set()
 
 
 @pytest.mark.parametrize("package", PROGRAMS)
