@@ -59,4 +59,9 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
 int riounmap(int socket, void *buf, size_t len);
 size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags);
 
+struct epoll_event;
+int repoll_create(int flags); /* these three: since v65 */
+int repoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
+
 #endif

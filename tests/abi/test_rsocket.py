@@ -21,6 +21,8 @@ CONSTANTS = (
     "RDMA_IOMAPSIZE",
     "RDMA_ROUTE",
 )
+# At the end of the header.
+SINCE_V65 = ["repoll_create", "repoll_ctl", "repoll_wait"]
 
 
 def compiled(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +43,10 @@ def declarations() -> str:
 
 
 def test_both_headers_declare_the_same_functions(tmp_path: Path) -> None:
-    assert FUNCTION.findall(declarations()) == FUNCTION.findall(THEIRS.read_text())
+    theirs = FUNCTION.findall(THEIRS.read_text())
+    if SINCE_V65[0] not in theirs:
+        theirs += SINCE_V65
+    assert FUNCTION.findall(declarations()) == theirs
     text = f"#include <rdma/rsocket.h>\n{declarations()}\nint main(void) {{ return 0; }}\n"
     done = compiled(tmp_path, text)
     assert done.returncode == 0, done.stderr

@@ -261,6 +261,10 @@ int64_t rs_now_ns(void);
 int64_t rs_deadline(int64_t timeout_ns);
 int rs_poll_ms(int64_t deadline_ns, int most_ms);
 
+/* calls/epoll.c */
+/* Whether the number was that of a set, which is closed now. */
+bool rs_repoll_close(int fd);
+
 /* wait.c */
 int rs_wait(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns);
 int rs_wait_closed(struct rsocket *rs, bool (*ready)(struct rsocket *rs), int64_t deadline_ns);

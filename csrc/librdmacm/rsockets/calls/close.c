@@ -158,7 +158,7 @@ int rclose(int socket)
 	struct rsocket *rs = rs_get_quietly(socket);
 
 	if (!rs)
-		return RS_ERROR(EBADF);
+		return rs_repoll_close(socket) ? 0 : RS_ERROR(EBADF);
 	if (nupa_exchange_seq(&rs->closing, 1)) {
 		rs_put(rs);
 		return RS_ERROR(EBADF);
