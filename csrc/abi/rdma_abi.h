@@ -35,6 +35,10 @@ enum rdma_cm_event_type {
 	RDMA_CM_EVENT_MULTICAST_ERROR = 13,
 	RDMA_CM_EVENT_ADDR_CHANGE = 14,
 	RDMA_CM_EVENT_TIMEWAIT_EXIT = 15,
+	RDMA_CM_EVENT_ADDRINFO_RESOLVED = 16, /* since v60, as those below */
+	RDMA_CM_EVENT_ADDRINFO_ERROR = 17,
+	RDMA_CM_EVENT_USER = 18,
+	RDMA_CM_EVENT_INTERNAL = 19,
 };
 
 /* IBTA annex A11: bytes 4 and 5 of a service ID. */
@@ -55,6 +59,8 @@ enum { /* rdma_addrinfo.ai_flags */
        RAI_NUMERICHOST = 2,
        RAI_NOROUTE = 4,
        RAI_FAMILY = 8,
+       RAI_SA = 16,  /* since v60 */
+       RAI_DNS = 32, /* since v60 */
 };
 
 enum { RDMA_OPTION_ID = 0, RDMA_OPTION_IB = 1 };
@@ -183,6 +189,7 @@ struct rdma_cm_event {
 	union {
 		struct rdma_conn_param conn;
 		struct rdma_ud_param ud;
+		uint64_t arg; /* of RDMA_CM_EVENT_USER, since v60 */
 	} param;
 };
 
@@ -250,6 +257,11 @@ int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel);
 int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
 		     struct rdma_addrinfo **res);
 void rdma_freeaddrinfo(struct rdma_addrinfo *res);
+int rdma_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
+			  const struct rdma_addrinfo *hints);
+int rdma_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info);
+int rdma_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
+			uint64_t arg);
 int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *qp_attr, int *qp_attr_mask);
 int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece);
 int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece);

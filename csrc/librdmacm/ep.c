@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Endpoints: an id made from a result of rdma_getaddrinfo, in one call; and rdma_getaddrinfo. */
+ * Endpoints: an id made from a result of rdma_getaddrinfo, in one call; and rdma_getaddrinfo,
+ * rdma_resolve_addrinfo, rdma_query_addrinfo. */
 #include "librdmacm/internal.h"
 
 #include <netdb.h>
@@ -230,4 +231,47 @@ int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 	}
 	*res = rai;
 	return 0;
+}
+
+/* As rdma-core: the name is looked up before the call returns, and the event says the result. */
+int rdma_resolve_addrinfo(struct rdma_cm_id *ibv, const char *node, const char *service,
+			  const struct rdma_addrinfo *hints)
+{
+	int flags = hints ? hints->ai_flags : 0, status;
+	enum rdma_cm_event_type type = RDMA_CM_EVENT_ADDRINFO_RESOLVED;
+	struct rdma_addrinfo *found = NULL;
+	struct rdma_private *id;
+
+	if (!ibv || (flags & RAI_SA && flags & RAI_DNS))
+		return rdma_result(EINVAL);
+	if (flags & RAI_SA) /* service records: the fabric has no subnet administrator */
+		return rdma_result(EOPNOTSUPP);
+	id = rdma_private_of(ibv);
+	status = rdma_getaddrinfo(node, service, hints, &found);
+	if (status) {
+		type = RDMA_CM_EVENT_ADDRINFO_ERROR;
+		status = status == -1 ? -errno : status;
+	}
+	pthread_mutex_lock(&id->mutex);
+	rdma_freeaddrinfo(id->addrinfo);
+	id->addrinfo = found;
+	pthread_mutex_unlock(&id->mutex);
+	if (rdma_result(nupa_cm_write_event(id->cm, type, status, 0)))
+		return -1;
+	return rdma_complete(id);
+}
+
+/* The caller frees the result, and gets it once: ENODATA where there is none. */
+int rdma_query_addrinfo(struct rdma_cm_id *ibv, struct rdma_addrinfo **info)
+{
+	struct rdma_private *id;
+
+	if (!ibv || !info)
+		return rdma_result(EINVAL);
+	id = rdma_private_of(ibv);
+	pthread_mutex_lock(&id->mutex);
+	*info = id->addrinfo;
+	id->addrinfo = NULL;
+	pthread_mutex_unlock(&id->mutex);
+	return rdma_result(*info ? 0 : ENODATA);
 }

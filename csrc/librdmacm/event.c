@@ -86,6 +86,15 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 	return 0;
 }
 
+/* The kernel takes no other type from a program. */
+int rdma_write_cm_event(struct rdma_cm_id *ibv, enum rdma_cm_event_type event, int status,
+			uint64_t arg)
+{
+	if (!ibv || event != RDMA_CM_EVENT_USER)
+		return rdma_result(EINVAL);
+	return rdma_result(nupa_cm_write_event(rdma_private_of(ibv)->cm, event, status, arg));
+}
+
 void rdma_drop_event(struct rdma_private *id)
 {
 	struct rdma_cm_event *event = id->id.event;
@@ -114,6 +123,10 @@ const char *rdma_event_str(enum rdma_cm_event_type event)
 		[RDMA_CM_EVENT_MULTICAST_ERROR] = "RDMA_CM_EVENT_MULTICAST_ERROR",
 		[RDMA_CM_EVENT_ADDR_CHANGE] = "RDMA_CM_EVENT_ADDR_CHANGE",
 		[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "RDMA_CM_EVENT_TIMEWAIT_EXIT",
+		[RDMA_CM_EVENT_ADDRINFO_RESOLVED] = "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+		[RDMA_CM_EVENT_ADDRINFO_ERROR] = "RDMA_CM_EVENT_ADDRINFO_ERROR",
+		[RDMA_CM_EVENT_USER] = "RDMA_CM_EVENT_USER",
+		[RDMA_CM_EVENT_INTERNAL] = "RDMA_CM_EVENT_INTERNAL",
 	};
 
 	if ((unsigned int)event >= sizeof(names) / sizeof(names[0]))

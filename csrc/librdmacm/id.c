@@ -31,6 +31,7 @@ void rdma_private_free(struct rdma_private *id)
 		rdma_destroy_event_channel(id->id.channel);
 	free(id->qp_init_attr);
 	free(id->connect);
+	rdma_freeaddrinfo(id->addrinfo);
 	pthread_mutex_destroy(&id->mutex);
 	pthread_cond_destroy(&id->done);
 	free(id);

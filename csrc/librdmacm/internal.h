@@ -62,6 +62,7 @@ struct rdma_private {
 	struct ibv_qp_init_attr *qp_init_attr; /* of a passive endpoint: for its children */
 	uint8_t *connect;                      /* rdma_addrinfo.ai_connect */
 	size_t connect_len;
+	struct rdma_addrinfo *addrinfo; /* of rdma_resolve_addrinfo, until it is taken */
 	struct ibv_sa_path_rec path;
 	struct nupa_list groups;
 	pthread_mutex_t mutex; /* guards events_done and groups */

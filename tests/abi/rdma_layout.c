@@ -20,5 +20,8 @@
 int main(void)
 {
 	RDMA_ABI
+#if ABI_LEVEL >= 65
+	RDMA_ABI_V65
+#endif
 	return 0;
 }

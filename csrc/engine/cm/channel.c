@@ -115,6 +115,20 @@ void cm_event_report(struct nupa_cm_id *id, enum rdma_cm_event_type type, int st
 		cm_event_post(event);
 }
 
+int nupa_cm_write_event(struct nupa_cm_id *id, enum rdma_cm_event_type type, int status,
+			uint64_t arg)
+{
+	struct nupa_cm_event *event = cm_event_new(id, type, status);
+
+	if (!event)
+		return ENOMEM;
+	event->arg = arg;
+	nupa_engine_lock(id->engine);
+	cm_event_post(event);
+	nupa_engine_unlock(id->engine);
+	return 0;
+}
+
 /* --- getting ------------------------------------------------------------------------- */
 
 static void update_fd(struct nupa_cm_channel *channel)

@@ -45,6 +45,7 @@ struct nupa_cm_event {
 	struct nupa_cm_group *group; /* MULTICAST_JOIN: as given */
 	enum rdma_cm_event_type type;
 	int status;
+	uint64_t arg;              /* RDMA_CM_EVENT_USER */
 	struct nupa_cm_param conn; /* also the private data of datagram services */
 	struct ibv_ah_attr ah;     /* ESTABLISHED of a datagram service, MULTICAST_JOIN */
 	uint32_t qkey;
@@ -96,6 +97,9 @@ int nupa_cm_ready(struct nupa_cm_id *id);
 int nupa_cm_reject(struct nupa_cm_id *id, bool for_ece, const void *data, uint8_t bytes);
 int nupa_cm_disconnect(struct nupa_cm_id *id);
 int nupa_cm_notify(struct nupa_cm_id *id, enum ibv_event_type event);
+/* An event that the program makes for itself. */
+int nupa_cm_write_event(struct nupa_cm_id *id, enum rdma_cm_event_type type, int status,
+			uint64_t arg);
 /* The attributes with which ibv_modify_qp brings the id's QP to attr->qp_state. */
 int nupa_cm_init_qp_attr(struct nupa_cm_id *id, struct ibv_qp_attr *attr, int *mask);
 /* Maps the group and reports MULTICAST_JOIN; the caller attaches its QP.  *mgid for leaving. */
