@@ -68,6 +68,7 @@ class ibv_mr_init_attr_mask(IntFlag):
     IBV_REG_MR_MASK_FD = 1 << 2
     IBV_REG_MR_MASK_FD_OFFSET = 1 << 3
     IBV_REG_MR_MASK_DMAH = 1 << 4
+    IBV_REG_MR_MASK_BUF = 1 << 5
 
 
 class ibv_parent_domain_init_attr_mask(IntFlag):

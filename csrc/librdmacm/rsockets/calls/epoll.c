@@ -196,6 +196,7 @@ static int take_snapshot(struct repoll *set, struct snapshot *shot)
 	int error = 0;
 
 	pthread_mutex_lock(&set->lock);
+	/* NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): EFD_NONBLOCK */
 	(void)!read(set->fd, &changes, sizeof(changes));
 	shot->n = set->n;
 	shot->first = set->n ? set->first % set->n : 0;
