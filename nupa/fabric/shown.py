@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nupa.fabric.counters import count, group_flows
+from nupa.fabric.resources import resources
 from nupa.memory.region import as_dict, infos
 from nupa.topology.topology import speed_name
 
@@ -21,7 +22,7 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
     counters = count(ports, segment.flows(), segment.route, group_flows(segment.handle))
     hw_counters = fabric.hw_counters()
     cache_requests = fabric.cache_requests()
-    pids = {slot.slot: slot.pid for slot in processes}
+    by_slot = {slot.slot: slot for slot in processes}
     return {
         "name": fabric.name,
         "path": fabric.path,
@@ -67,7 +68,8 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
         "listeners": [
             {
                 "host": hosts[listener.host].name,
-                "pid": pids.get(listener.slot, 0),
+                "pid": by_slot[listener.slot].pid if listener.slot in by_slot else 0,
+                "comm": by_slot[listener.slot].comm if listener.slot in by_slot else "",
                 "space": listener.space,
                 "port": listener.port,
                 "family": "ipv6" if listener.ipv6 else "ipv4",
@@ -75,6 +77,7 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
             }
             for listener in segment.listeners()
         ],
+        **resources(segment.handle, hosts, by_slot),
         "regions": [as_dict(fabric, info) for info in infos(fabric)],
         "faults": [entry.as_dict() for entry in fabric.faults()],
     }

@@ -17,7 +17,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     )
 
 
-def print_json(value: Any) -> None:
+def as_json(value: Any) -> str:
     import json
 
-    print(json.dumps(value, indent=2))
+    return json.dumps(value, indent=2)
+
+
+def print_json(value: Any) -> None:
+    print(as_json(value))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,7 @@ def test_a_listener_is_shown_until_it_is_closed(
             {
                 "host": "host0",
                 "pid": os.getpid(),
+                "comm": Path("/proc/self/comm").read_text().strip(),
                 "space": space,
                 "port": 7471,
                 "family": family,

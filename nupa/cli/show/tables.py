@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`nupa show`: hosts, ports, processes, movers, regions, counters, errors and faults."""
+"""Tables of `nupa show`: what Fabric.show() returns, as text."""
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
-from nupa.cli.common.argument import add_fabric, add_json
-from nupa.cli.common.command import Subparsers, add_command
+from nupa.base.quantity import say_bytes
+from nupa.cli.common.text import table
 
 if TYPE_CHECKING:
     from nupa.core.channel import Channel
@@ -15,72 +14,15 @@ if TYPE_CHECKING:
 # Fields of struct nupa_net_counters (csrc/segment/layout/layout.h): dropped frames.
 _DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_refused")
 
-_EPILOG = """\
-The speed of a link is nominal: no transfer is slowed down to it (`nupa fault add bandwidth` does
-that).  Its Gb/s are the next lower rate of InfiniBand, as in ibstat, ibv_devinfo and sysfs.
-Data is counted in words of 4 bytes, as in InfiniBand (port_xmit_data, port_rcv_data).  Errors and
-faults are listed if they are not 0, including those of ended programs; --json has all counters.
---counters shows what the fast channel caused at each host's cache: requests (RdOwn, RdOwnNoData,
-RdShared) and snoops (SnpData, SnpInv).  The numbers are derived, and a lower bound.
 
-examples:
-  nupa show
-  nupa show --counters
-  nupa show rack --json | jq '.ports[] | select(.state == "DOWN").name'
-"""
-
-
-def add_parser(subparsers: Subparsers) -> None:
-    parser = add_command(
-        subparsers, "show", "show a fabric: hosts, ports, processes, movers, counters", _EPILOG, run
-    )
-    add_fabric(parser, positional=True)
-    parser.add_argument(
-        "--counters", action="store_true", help="show the fast channel as CXL.cache requests, too"
-    )
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    from nupa.cli.common.text import print_json
-    from nupa.core.channel import channels
-    from nupa.fabric import Fabric
-
-    with Fabric.open(args.fabric) as fabric:
-        shown, open_channels = fabric.show(), channels(fabric)
-        shown["interfaces"] = _interfaces(fabric.name)
-    if args.json:
-        print_json(shown)
-    else:
-        print(_text(shown, open_channels))
-        if args.counters:
-            print(f"\n{_cache_table(shown['hosts'])}")
-    return 0
-
-
-def _interfaces(name: str) -> list[dict[str, Any]]:
-    from nupa.netdev import state
-
-    if name not in state.names():
-        return []
-    from nupa.netdev.view import interfaces
-
-    return interfaces(name)
-
-
-def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
-    from nupa.cli.common.text import table
-
+def tables(
+    shown: dict[str, Any], open_channels: list[Channel], *, qps: bool, mrs: bool, counters: bool
+) -> str:
+    """Returns the report: *shown* with its interfaces, without what is not there."""
     auto = ", goes with its last user" if shown["auto"] else ""
     hosts = [
         [host["name"], host["ipv4"], host["lid"] or "-", host["port"], host["state"]]
         for host in shown["hosts"]
-    ]
-    processes = [
-        [process["pid"], process["comm"], host["name"], process["qps"], process["mrs"]]
-        for host in shown["hosts"]
-        for process in host["processes"]
-        if not process["net_queue"]
     ]
     columns = {
         "XMIT WORDS": "port_xmit_data",
@@ -110,15 +52,14 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
     ]
     if shown["faults"]:
         parts.append(_fault_line(shown["faults"]))
-    if processes:
-        parts.append(table(["PID", "PROGRAM", "HOST", "QPS", "MRS"], processes))
+    parts += _resource_tables(shown, qps=qps, mrs=mrs)
     if movers:
         parts.append(table(["FROM", "TO", "MOVER", "HOW BULK MOVES"], movers))
     if listeners := [
-        [at["host"], at["pid"], at["space"], at["port"], f"{at['address']} {at['family']}"]
+        [at["host"], _program(at), at["space"], at["port"], f"{at['address']} {at['family']}"]
         for at in shown["listeners"]
     ]:
-        parts.append(table(["LISTENS ON", "PID", "SPACE", "PORT", "ADDRESS"], listeners))
+        parts.append(table(["LISTENS ON", "PROGRAM", "SPACE", "PORT", "ADDRESS"], listeners))
     if shown["regions"]:
         from nupa.cli.pool import region_table
 
@@ -127,7 +68,58 @@ def _text(shown: dict[str, Any], open_channels: list[Channel]) -> str:
         parts.append(table(["ERRORS AND FAULTS", "HOST", "COUNT", "WHAT IT SAYS"], errors))
     if shown["interfaces"]:
         parts.append(_interface_table(shown["interfaces"]))
+    if counters:
+        parts.append(_cache_table(shown["hosts"]))
     return "\n\n".join(parts)
+
+
+def _resource_tables(shown: dict[str, Any], *, qps: bool, mrs: bool) -> list[str]:
+    found = []
+    if processes := [
+        [process["pid"], process["comm"], host["name"], process["qps"], process["mrs"]]
+        for host in shown["hosts"]
+        for process in host["processes"]
+        if not process["net_queue"]
+    ]:
+        found.append(table(["PID", "PROGRAM", "HOST", "QPS", "MRS"], processes))
+    if qps:
+        rows = [
+            [
+                *(f"{qp['number']:#08x}", qp["host"], _program(qp), qp["type"], qp["state"]),
+                _partner(qp["partner"]),
+                qp["mover"] or "-",
+            ]
+            for qp in shown["qps"]
+        ]
+        head = ["QP", "HOST", "PROGRAM", "TYPE", "STATE", "PARTNER", "MOVER"]
+        found.append(table(head, rows) if rows else "no queue pairs")
+    if mrs:
+        rows = [
+            [
+                *(f"{mr['key']:#010x}", mr["host"], _program(mr), say_bytes(mr["length"], " ")),
+                *(f"{mr['iova']:#x}", "window" if mr["window"] else "region"),
+                ", ".join(flag.lower() for flag in mr["access"]) or "local read",
+                " or ".join(mr["movers"]),
+            ]
+            for mr in shown["mrs"]
+        ]
+        head = ["KEY", "HOST", "PROGRAM", "SIZE", "ADDRESS", "KIND", "ACCESS", "MOVER"]
+        found.append(table(head, rows) if rows else "no memory regions")
+    return found
+
+
+def _program(entry: dict[str, Any]) -> str:
+    """Returns the program and its pid, as far as they are known."""
+    if not entry["pid"]:
+        return entry["comm"] or "-"
+    return f"{entry['comm']} (pid {entry['pid']})"
+
+
+def _partner(partner: dict[str, Any] | None) -> str:
+    if partner is None:
+        return "-"
+    program = "gone" if partner["comm"] is None else _program(partner)
+    return f"{partner['qpn']:#08x} on {partner['host']}, {program}"
 
 
 def _link(port: dict[str, Any]) -> str:
@@ -152,7 +144,6 @@ def _error_rows(hosts: list[dict[str, Any]]) -> list[list[Any]]:
 
 
 def _cache_table(hosts: list[dict[str, Any]]) -> str:
-    from nupa.cli.common.text import table
     from nupa.core.lines import NAMES
 
     rows = [[host["name"], *[host["cache_requests"][name] for name in NAMES]] for host in hosts]
@@ -160,8 +151,6 @@ def _cache_table(hosts: list[dict[str, Any]]) -> str:
 
 
 def _interface_table(interfaces: list[dict[str, Any]]) -> str:
-    from nupa.cli.common.text import table
-
     def dropped(counters: dict[str, int]) -> int:
         return sum(counters.get(name, 0) for name in _DROPS)
 
