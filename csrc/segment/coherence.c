@@ -8,13 +8,14 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <pthread.h>
 
 #define LEAF7_EBX_CLFLUSHOPT (1u << 23)
 #define LEAF7_EBX_CLWB (1u << 24)
 
 static bool has_clflushopt, has_clwb;
 
-__attribute__((constructor)) static void ask_processor(void)
+static void ask_processor(void)
 {
 	unsigned int eax, ebx = 0, ecx, edx;
 
@@ -51,8 +52,12 @@ static void after_fetch(void)
 	__asm__ volatile("mfence" ::: "memory");
 }
 
+/* Not at load: CPUID leaves a virtual machine, which takes 14 us, and few processes need it. */
 bool nupa_coherence_possible(void)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, ask_processor);
 	return true;
 }
 #elif defined(__aarch64__)

@@ -44,7 +44,8 @@ struct nupa_coherence {
 
 /* The implementation: this processor's instructions, unless a test puts its own in their place. */
 extern const struct nupa_coherence *nupa_coherence;
-/* Whether this processor has such instructions. */
+/* Whether this processor has such instructions.  The first call, when a segment is joined, chooses
+ * among them. */
 bool nupa_coherence_possible(void);
 
 static inline void nupa_flush(bool apart, enum nupa_point point, const void *at, size_t bytes)

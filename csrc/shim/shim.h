@@ -7,6 +7,7 @@
  *   files.c     the table of files, and their content
  *   counters.c  the counters among them
  *   pci.c       the emulated PCI device behind it
+ *   libraries.c the drop-in libraries for a program that opens its own
  *
  * memory.c serves the program's changes of memory that it registered. */
 #ifndef NUPA_SHIM_H
@@ -93,6 +94,9 @@ const char *nupa_shim_path(const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTE
 const char *nupa_shim_path_at(int dir, const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTES]);
 /* The program's name of a path of the copy, in place. */
 void nupa_shim_name(char *path);
+
+/* libraries.c: *name*, or the path of our library in the place of one that a program brings. */
+const char *nupa_shim_library(const char *name);
 
 /* tree.c: makes the tree at *root*, and renews the live files at or below *path*, a path of the
  * device.  0 or a negative errno. */

@@ -192,6 +192,15 @@ WRAP(int, -1, scandir64,
      path, list, filter, compare)
 WRAP(int, -1, chdir, (const char *path), path)
 
+/* A tail call (CMakeLists.txt): the loader searches the RUNPATH of the object that it returns to.
+ */
+NUPA_SHIM_WRAPPER void *dlopen(const char *name, int flags)
+{
+	CALL(dlopen);
+
+	return next ? next(nupa_shim_library(name), flags) : NULL;
+}
+
 /* --- calls that answer with a path --------------------------------------------------- */
 
 static char *named(char *path)

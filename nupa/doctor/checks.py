@@ -70,6 +70,13 @@ def _rows() -> tuple[CheckRow, ...]:
             "install the package: `pip install .`, or `make build` in a checkout",
         ),
         CheckRow(
+            "own libibverbs",
+            probes.own_libraries,
+            "programs that bring their own (RPATH, wheels, conda, Spack, AppImages) see the device",
+            "programs that bring their own libibverbs see no device",
+            "use a C library that honours LD_PRELOAD (glibc), and do what FOUND says",
+        ),
+        CheckRow(
             f"segments in {registry.folder()}",
             probes.folder,
             "named fabrics can be made",

@@ -10,6 +10,8 @@ import platform
 import shutil
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -64,6 +66,25 @@ def drop_in() -> str:
     if not library.exists():
         raise ProbeError(f"no {library}")
     return str(library)
+
+
+# Only the shim knows a library there.
+_OPENS_ITS_OWN = "import ctypes; ctypes.CDLL('/nonexistent/libibverbs.so.1')"
+
+
+def own_libraries() -> str:
+    """Opens a libibverbs by its path, in a process with the libraries that `nupa run` preloads."""
+    folder = Path(nupa.__file__).parent / "lib"
+    names = ("libnupa_shim.so", "libibverbs.so.1", "librdmacm.so.1")
+    preload = ":".join(str(folder / name) for name in names)
+    env = dict(os.environ, LD_PRELOAD=preload, NUPA_PRELOAD="1")
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", _OPENS_ITS_OWN], env=env, capture_output=True, text=True
+    )
+    if done.returncode or done.stderr:
+        lines = done.stderr.splitlines()
+        raise ProbeError(lines[-1] if lines else f"a program ended with {done.returncode}")
+    return "preloaded"
 
 
 def folder() -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -119,4 +118,5 @@ def test_nupa_run_within_nupa_run_is_the_inner_one(fabric: Lab) -> None:
     inner = fabric.on("host2", "sh", "-c", "echo $NUPA_HOST; echo $LD_PRELOAD")
     host, preload = fabric.must(fabric.on("host1", *inner)).splitlines()
     assert host == "host2"
-    assert preload == str(Path(sys.modules["nupa"].__path__[0], "lib", "libnupa_shim.so"))
+    names = [Path(path).name for path in preload.split(":")]
+    assert names == ["libnupa_shim.so", "libibverbs.so.1", "librdmacm.so.1"]

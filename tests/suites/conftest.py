@@ -11,8 +11,7 @@ import pytest
 
 from .upstream import PYPI, PYPI_VERSION, Suite, debian_version, unpack_debian, unpack_pypi
 
-ROOT = Path(__file__).parents[2]
-DROP_IN = tuple(ROOT / "nupa" / "lib" / name for name in ("libibverbs.so.1", "librdmacm.so.1"))
+OWN_PYVERBS = (("PYTHONPATH", str(PYPI / "python")),)
 NUPA_VERBS = (sys.executable, "-P", "-m", "nupa.verbs")
 
 
@@ -22,18 +21,17 @@ def _debian(folder: Path, python: tuple[str, ...]) -> Suite:
     return Suite(version, folder, python)
 
 
-def pypi(folder: Path, python: tuple[str, ...], preload: tuple[Path, ...] = ()) -> Suite:
+def pypi(folder: Path, python: tuple[str, ...], env: tuple[tuple[str, str], ...] = ()) -> Suite:
     unpack_pypi(folder)
-    env = (("PYTHONPATH", str(PYPI / "python")),) if preload else ()
-    return Suite(PYPI_VERSION, folder, python, env, preload)
+    return Suite(PYPI_VERSION, folder, python, env)
 
 
-#: The origins of a suite and of its pyverbs; Debian's is v44, PyPI's v59.  PyPI's pyverbs finds
-#: its own libraries by RPATH, which only LD_PRELOAD comes before.
+#: The origins of a suite and of its pyverbs; Debian's is v44, PyPI's v59.  PyPI's pyverbs brings
+#: libraries of its own, by RPATH.
 _WAYS: dict[str, Callable[[Path], Suite]] = {
     "debian": lambda folder: _debian(folder, ("/usr/bin/python3", "-P")),
     "debian-nupa.verbs": lambda folder: _debian(folder, NUPA_VERBS),
-    "pypi": lambda folder: pypi(folder, (sys.executable, "-P"), DROP_IN),
+    "pypi": lambda folder: pypi(folder, (sys.executable, "-P"), OWN_PYVERBS),
     "pypi-nupa.verbs": lambda folder: pypi(folder, NUPA_VERBS),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import DROP_IN, NUPA_VERBS, pypi
+from .conftest import NUPA_VERBS, OWN_PYVERBS, pypi
 from .upstream import HERE, PYPI, Suite
 
 #: Vendors' modules have any name here, see as_pyverbs/vendor.py.
@@ -28,7 +28,7 @@ def both(tmp_path: Path) -> tuple[Suite, Suite]:
     """Returns PyPI's pyverbs over the drop-in library, and ours."""
     folder = tmp_path / "suite"
     folder.mkdir()
-    theirs = pypi(folder, (sys.executable, "-P"), DROP_IN)
+    theirs = pypi(folder, (sys.executable, "-P"), OWN_PYVERBS)
     return theirs, Suite(theirs.version, folder, NUPA_VERBS)
 
 

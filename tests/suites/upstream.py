@@ -55,16 +55,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Suite:
-    """One version of the suite, unpacked, and what runs it: *python* is a command with its *env*.
-
-    *preload*: libraries for a pyverbs that finds its own in spite of LD_LIBRARY_PATH.
-    """
+    """One version of the suite, unpacked, and the command that runs it, with its environment."""
 
     version: int
     folder: Path
     python: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
-    preload: tuple[Path, ...] = ()
 
     def run(self, scratch: Path) -> list[Outcome]:
         """Runs all of it, each generic module on a fabric of its own: an outcome for each test."""
@@ -99,10 +95,6 @@ class Suite:
     def execute(self, script: Path, arguments: Sequence[str], scratch: Path) -> str:
         """Runs *script* on a host of a fabric; what was written, and how it ended."""
         command = [*self.python, str(script), *arguments]
-        if self.preload:
-            libraries = ":".join(str(path) for path in self.preload)
-            add = f'LD_PRELOAD="{libraries}:${{LD_PRELOAD-}}" exec "$@"'
-            command = ["sh", "-c", add, "sh", *command]
         topology = star(2)
         topology.segment = SegmentConfig(pool_bytes=POOL_BYTES)
         name = f"{scratch.name}-{os.getpid()}"

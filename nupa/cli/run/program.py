@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _LIBRARIES = os.path.join(os.path.dirname(os.path.realpath(nupa.__file__)), "lib")
 _SHIM = os.path.join(_LIBRARIES, "libnupa_shim.so")
+# For programs that bring their own: LD_LIBRARY_PATH comes after DT_RPATH.
+_DROP_IN = [os.path.join(_LIBRARIES, name) for name in ("libibverbs.so.1", "librdmacm.so.1")]
 # As in env(1) and timeout(1).
 EXIT_CANNOT_RUN = 126
 EXIT_NOT_FOUND = 127
@@ -57,16 +59,19 @@ def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:
     # The thread sanitizer sees our memcpy, but not the atomics that order it.
     _prepend(env, "TSAN_OPTIONS", "ignore_noninstrumented_modules=1")
     if os.path.exists(_SHIM):
-        _prepend(env, "LD_PRELOAD", _SHIM)
+        drop_in = [] if env.get("NUPA_PRELOAD") == "0" else _DROP_IN
+        _prepend(env, "LD_PRELOAD", _SHIM, *drop_in)
         # gcc's sanitizer refuses to be other than the first library, though it works.
         _prepend(env, "ASAN_OPTIONS", "verify_asan_link_order=0")
     return env
 
 
-def _prepend(env: dict[str, str], key: str, value: str) -> None:
-    # An empty element would mean the current folder (ld.so(8)).
-    rest = [part for part in env.get(key, "").split(":") if part and part != value]
-    env[key] = ":".join([value, *rest])
+def _prepend(env: dict[str, str], key: str, *values: str) -> None:
+    # An empty element would mean the current folder (ld.so(8)); those of ours are from a `nupa run`
+    # around this one.
+    old = {"", *values, _SHIM, *_DROP_IN}
+    rest = [part for part in env.get(key, "").split(":") if part not in old]
+    env[key] = ":".join([*values, *rest])
 
 
 def run_on(
