@@ -10,6 +10,7 @@ PYTEST_ARGS ?= -n $(JOBS)
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
+DISTRIBUTIONS_ARGS ?=
 FUZZ_SECONDS ?= 20
 
 # Folders are listed too: one changes when a file of it comes or goes.
@@ -24,10 +25,10 @@ PYTHON_FLAG = -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench soak build format lint style tidy sanitize check-c test-c test-py smoke \
-	test-vm rxe-captures check-fresh check-arm clean
+	test-vm test-distributions rxe-captures check-fresh check-arm clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 20
 
 demo: $(BUILD)/packages.run $(BUILD)/built ## a fabric, real RDMA programs on it, a table beside TCP
 	$(BIN)/nupa demo $(DEMO_ARGS)
@@ -176,6 +177,10 @@ smoke: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built
 
 test-vm: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests in QEMU guests, of all kinds
 	$(BIN)/pytest -m vm tests/system
+
+# CI does not run this: the packages of four releases are 170 MB.
+test-distributions: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## RDMA programs of Debian 12, 13, testing, unstable, with their own libc
+	NUPA_DISTRIBUTIONS=1 $(BIN)/pytest $(DISTRIBUTIONS_ARGS) tests/distributions
 
 # The repository has these files: packets of another implementation.
 rxe-captures: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests/data/rxe_*.pcap, recorded anew in two QEMU guests

@@ -159,7 +159,7 @@ def _find_qemu(
     store: cache.Cache, apt: _OneApt, progress: Progress
 ) -> tuple[tuple[str, ...], tuple[int, int, int]]:
     def make(path: Path) -> None:
-        apt().closure("QEMU", "qemu-system-x86", path)
+        apt().closure("QEMU", ["qemu-system-x86"], path)
         # It is kept only if it runs here.
         (path / "version").write_text(_ask_version(_fetched_qemu(path)))
 

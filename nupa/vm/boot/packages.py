@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from nupa.base.errors import FabricError, LocalError
 
@@ -32,6 +32,7 @@ _TARGET = "$(REPO_URI) $(RELEASE) $(COMPONENT) $(LABEL)"
 _TIMEOUT_S = 1800.0
 _MEGABYTE = 1e6
 _URI_LINE = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<bytes>\d+)", re.MULTILINE)
+_FILE = re.compile(r"(?P<package>[^_]+)_(?P<version>[^_]+)_\w+\.deb")
 
 
 class Download(NamedTuple):
@@ -92,17 +93,18 @@ def find_mirror() -> str:
     return mirror
 
 
-def sources(mirror: str) -> str:
+def sources(mirror: str, suites: Sequence[str]) -> str:
     """Returns a sources.list.  LocalError: *mirror* is not an address."""
     if not re.fullmatch(r"[a-z+]+:[!-~]+", mirror) or "[" in mirror:
         raise LocalError(f"{mirror!r} is not the address of a mirror", errno.EINVAL)
-    return "".join(
-        f"deb [signed-by={_KEYRING}] {mirror} {suite} main\n" for suite in (STABLE, BACKPORTS)
-    )
+    return "".join(f"deb [signed-by={_KEYRING}] {mirror} {suite} main\n" for suite in suites)
 
 
-def configuration(folder: Path) -> str:
-    """Returns an apt.conf with all state in *folder*; the machine's proxies stay in force."""
+def configuration(folder: Path, release: str) -> str:
+    """Returns an apt.conf with all state in *folder*, which prefers packages of *release*.
+
+    The machine's proxies stay in force.
+    """
     if '"' in str(folder):
         raise LocalError(
             f"{folder} has a quotation mark in its name: apt cannot use it", errno.EINVAL
@@ -117,7 +119,7 @@ def configuration(folder: Path) -> str:
         "Dir::Etc::preferencesparts": "/dev/null",
         "Dir::Log": folder,
         "APT::Architecture": ARCHITECTURE,
-        "APT::Default-Release": BACKPORTS,
+        "APT::Default-Release": release,
         "APT::Install-Recommends": "false",
         "APT::Get::List-Cleanup": "false",
         # Downloads belong to the user who runs this; root's folder is closed to apt's own user.
@@ -157,17 +159,27 @@ def _run(argv: Sequence[str], cwd: Path | None) -> str:
 
 
 class Apt:
-    """apt with its state in a folder; *progress* gets a line for each step."""
+    """apt with its state in a folder; *progress* gets a line for each step.
 
-    def __init__(self, folder: Path, mirror: str, progress: Callable[[str], None]) -> None:
+    Packages are those of the last of *suites*, or else of those before it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        mirror: str,
+        progress: Callable[[str], None],
+        suites: Sequence[str] = (STABLE, BACKPORTS),
+    ) -> None:
         self._folder = folder
+        self._suites = suites
         self._mirror = mirror
         self._progress = progress
         for each in ("state/lists/partial", "cache/archives/partial"):
             (folder / each).mkdir(parents=True, exist_ok=True)
         (folder / "state" / "status").touch()
-        (folder / "sources.list").write_text(sources(mirror))
-        (folder / "apt.conf").write_text(configuration(folder))
+        (folder / "sources.list").write_text(sources(mirror, suites))
+        (folder / "apt.conf").write_text(configuration(folder, suites[-1]))
 
     def _apt(self, program: str, *words: str, cwd: Path | None = None) -> str:
         return _run([program, "-c", str(self._folder / "apt.conf"), *words], cwd)
@@ -179,9 +191,9 @@ class Apt:
             self._apt("apt-get", "update", "--error-on=any")
         except FabricError as error:
             raise FabricError(
-                f"no lists of packages for {STABLE} and {BACKPORTS} from {self._mirror}: is there "
-                f"a network, and has the mirror these suites?  {MIRROR_VARIABLE} names another.  "
-                f"{error}",
+                f"no lists of packages for {' and '.join(self._suites)} from {self._mirror}: is "
+                f"there a network, and has the mirror these suites?  {MIRROR_VARIABLE} names "
+                f"another.  {error}",
                 error.errno,
             ) from error
         self._progress(f"lists of packages: {time.monotonic() - started_s:.1f} s")
@@ -200,10 +212,18 @@ class Apt:
                         return name
         raise FabricError(f"{package} of {STABLE} names no package {pattern}", errno.ENOENT)
 
-    def closure(self, what: str, package: str, target: Path) -> None:
-        """Downloads *package* with its dependencies and unpacks them into *target*."""
-        words = ["install", "--yes", "--download-only", package]
-        self._fetch(what, words, self._folder / "cache" / "archives", target)
+    def versions(self, packages: Sequence[str]) -> dict[str, str]:
+        """Returns the versions that closure() would unpack: of *packages* and their
+        dependencies."""
+        text = self._apt("apt-get", *_install(packages), "--print-uris")
+        files = [unquote(match["file"]) for match in _URI_LINE.finditer(text)]
+        return {
+            match["package"]: match["version"] for file in files if (match := _FILE.match(file))
+        }
+
+    def closure(self, what: str, packages: Sequence[str], target: Path) -> None:
+        """Downloads *packages* with their dependencies and unpacks them into *target*."""
+        self._fetch(what, _install(packages), self._folder / "cache" / "archives", target)
 
     def single(self, what: str, package: str, target: Path) -> None:
         """Downloads *package* alone and unpacks it into *target*."""
@@ -225,6 +245,10 @@ class Apt:
             f"{what}: {megabytes:.0f} MB, downloaded in {fetched_s - started_s:.1f} s, "
             f"unpacked in {unpacked_s - fetched_s:.1f} s"
         )
+
+
+def _install(packages: Sequence[str]) -> list[str]:
+    return ["install", "--yes", "--download-only", *packages]
 
 
 def parse_uris(text: str) -> Download:

@@ -43,7 +43,7 @@ def test_another_archive_is_no_mirror_of_debian(text: str) -> None:
 
 
 def test_sources_are_both_suites_signed_by_debian() -> None:
-    lines = packages.sources(MIRROR).splitlines()
+    lines = packages.sources(MIRROR, (packages.STABLE, packages.BACKPORTS)).splitlines()
     assert [line.split()[2:] for line in lines] == [
         [MIRROR, "trixie", "main"],
         [MIRROR, "trixie-backports", "main"],
@@ -56,24 +56,25 @@ def test_sources_are_both_suites_signed_by_debian() -> None:
 )
 def test_what_is_no_address_is_refused(mirror: str) -> None:
     with pytest.raises(LocalError, match="not the address"):
-        packages.sources(mirror)
+        packages.sources(mirror, [packages.STABLE])
 
 
 def test_all_of_apts_state_is_in_the_folder(tmp_path: Path) -> None:
-    lines = packages.configuration(tmp_path).splitlines()
+    lines = packages.configuration(tmp_path, "sid").splitlines()
     settings = dict(line.rstrip(";").split(" ", 1) for line in lines if not line.startswith("#"))
     for name in ("Dir::State", "Dir::State::status", "Dir::Cache", "Dir::Etc::sourcelist"):
         assert settings[name].startswith(f'"{tmp_path}')
     for name in ("Dir::Etc::sourceparts", "Dir::Etc::preferencesparts"):
         assert settings[name] == '"/dev/null"'
     assert settings["APT::Architecture"] == '"amd64"'
+    assert settings["APT::Default-Release"] == '"sid"'
     assert settings["APT::Install-Recommends"] == '"false"'
     assert "#clear APT::Update;" in lines
 
 
 def test_a_folder_that_apt_cannot_be_told_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="quotation mark"):
-        packages.configuration(tmp_path / 'a"b')
+        packages.configuration(tmp_path / 'a"b', "sid")
 
 
 def test_what_apt_would_fetch_is_counted() -> None:
@@ -185,6 +186,20 @@ esac""",
     assert [path.name for path in (tmp_path / "target").iterdir()] == ["unpacked"]
     assert lines[0] == "kernel: downloading 1 package, 2 MB"
     assert lines[1].startswith("kernel: 2 MB, downloaded in ")
+
+
+def test_versions_are_those_of_the_files_that_apt_would_fetch(
+    tmp_path: Path, programs: Path
+) -> None:
+    script(
+        programs / "apt-get",
+        """echo "'http://m/p/perl_5.40.1-6_amd64.deb' perl_5.40.1-6_amd64.deb 1 SHA256:ab"
+echo "'http://m/g/g_1%3a2-3_all.deb' g_1%3a2-3_all.deb 1 SHA256:cd"
+""",
+    )
+    apt = packages.Apt(tmp_path / "apt", MIRROR, pytest.fail, ["sid"])
+    assert apt.versions(["perl"]) == {"perl": "5.40.1-6", "g": "1:2-3"}
+    assert " sid main" in (tmp_path / "apt/sources.list").read_text()
 
 
 def test_a_damaged_package_is_told(tmp_path: Path, programs: Path) -> None:
