@@ -100,6 +100,9 @@ struct ibv_device **nupa_get_device_list(int *num_devices)
 	error = open_env(&present);
 	if (!error && present)
 		list[0] = &nupa_named_device.device;
+	else if (!error)
+		nupa_hint("there is no RDMA device, as NUPA_FABRIC is not set: start the program "
+			  "with `nupa run -- ...`, and keep its environment");
 	pthread_mutex_unlock(&nupa_named_device.mutex);
 	if (error) {
 		free(list);

@@ -80,7 +80,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from nupa.cli.run.own_host import own_host
-    from nupa.cli.run.program import environment, run_on
+    from nupa.cli.run.program import environment, run_on, tell_if_unreached
     from nupa.fabric import Fabric, LocalError, default_topology
 
     command = command_of(args)
@@ -100,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
                 errno.EEXIST,
             )
     env = environment(fabric.path, host.name, args.mover)
+    tell_if_unreached(command, env)
     beside = []
     if args.capture:
         from nupa.cli.run.captured import captured

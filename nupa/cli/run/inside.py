@@ -11,7 +11,7 @@ import os
 from typing import NoReturn
 
 from nupa.cli.common.command import fail
-from nupa.cli.run.program import environment, run_on
+from nupa.cli.run.program import environment, run_on, tell_if_unreached
 from nupa.fabric import Fabric, LocalError
 from nupa.netdev import namespace, state
 
@@ -49,6 +49,8 @@ def run_inside(
     if not namespace.privileged():
         # As root of a user namespace, `nupa` still finds the fabrics of this user.
         env.setdefault("NUPA_UID", str(os.geteuid()))
+    elif verbs:
+        tell_if_unreached(command, env)
     return run_on(fabric, command, env, prepare)
 
 

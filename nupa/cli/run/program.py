@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 import nupa
 from nupa.base.errors import NupaError
 from nupa.cli.common.command import EXIT_ERROR, fail
+from nupa.cli.run.reach import unreached
 from nupa.vm.files.place import bell_of
 
 if TYPE_CHECKING:
@@ -64,6 +65,15 @@ def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:
         # gcc's sanitizer refuses to be other than the first library, though it works.
         _prepend(env, "ASAN_OPTIONS", "verify_asan_link_order=0")
     return env
+
+
+def tell_if_unreached(command: list[str], env: Mapping[str, str]) -> None:
+    """Says on stderr why the program will not load our libraries, where its file shows it."""
+    if os.environ.get("NUPA_QUIET") or not os.path.exists(_SHIM):
+        return
+    why = unreached(command[0], env, _SHIM)
+    if why:
+        fail(why)
 
 
 def _prepend(env: dict[str, str], key: str, *values: str) -> None:
