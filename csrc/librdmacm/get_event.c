@@ -102,7 +102,11 @@ static bool process(struct rdma_event *event, struct rdma_event_channel *channel
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 		return conn_request(event, channel) == 0;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		(void)rdma_refresh(id); /* loopback led to the host that listened just now */
 		conn_response(event);
+		return true;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		(void)rdma_refresh(id);
 		return true;
 	case RDMA_CM_EVENT_REJECTED:
 		if (id->connect_error)

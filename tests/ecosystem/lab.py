@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,10 @@ class Lab:
         *,
         port: int,
         env: Mapping[str, str] | None = None,
-        hosts: tuple[str, str] = ("host0", "host1"),
+        hosts: tuple[str | None, str | None] = ("host0", "host1"),
     ) -> ProgramPair:
-        """Returns a server that listens on TCP *port* and its client, on two hosts, not yet
-        started."""
+        """Returns a server that listens on TCP *port* and its client, on two hosts (None: the next
+        free one), not yet started."""
         return ProgramPair(
             self.on(hosts[0], *server),
             self.on(hosts[1], *client),
@@ -70,6 +71,33 @@ class Lab:
             port=port,
             deadline_s=DEADLINE_S,
         )
+
+    @contextmanager
+    def meet(
+        self,
+        server: Sequence[str],
+        client: Sequence[str],
+        *,
+        port: int,
+        space: str = "tcp",
+        env: Mapping[str, str] | None = None,
+        hosts: tuple[str | None, str | None] = (None, None),
+    ) -> Iterator[ProgramPair]:
+        """Yields both running: the client starts when a process listens on rdma_cm's *port*."""
+        with ProgramPair(
+            self.on(hosts[0], *server),
+            self.on(hosts[1], *client),
+            env={**self.env, **(env or {})},
+            deadline_s=DEADLINE_S,
+        ) as pair:
+            pair.start_server()
+            while (port, space) not in {
+                (at["port"], at["space"]) for at in self.show()["listeners"]
+            }:
+                assert pair.server.running, pair.server.outcome().describe()
+                assert pair.elapsed_s < pair.deadline_s, f"no process listens on {space} {port}"
+            pair.start_client()
+            yield pair
 
     def run_pair(
         self,

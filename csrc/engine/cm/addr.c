@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Addresses: the host that an address leads to, the hosts' own addresses, and their GIDs.  A host
  * has those of its nupa_net0: 10.0.0.N, the same v4-mapped, fd4e:5550:4100::N and the link-local
- * one of GID 0.  Inside itself it also has loopback and the real machine's. */
+ * one of GID 0.  It also has loopback and the real machine's, of which machine.c says where they
+ * lead. */
 #include "engine/cm/internal.h"
 
 #include <arpa/inet.h>
@@ -180,6 +181,20 @@ int cm_addr_resolve(const struct nupa_engine *engine, const struct sockaddr_stor
 	return ENODEV;
 }
 
+void cm_addr_loopback(struct sockaddr_storage *addr, enum cm_addr_kind *kind)
+{
+	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)(void *)addr;
+	const uint32_t ipv4 = htonl(INADDR_LOOPBACK);
+
+	if (addr->ss_family == AF_INET)
+		((struct sockaddr_in *)(void *)addr)->sin_addr.s_addr = ipv4;
+	else if (*kind == CM_ADDR_ANY4) /* v4-mapped */
+		memcpy(&sin6->sin6_addr.s6_addr[12], &ipv4, sizeof(ipv4));
+	else
+		sin6->sin6_addr = in6addr_loopback;
+	*kind = *kind == CM_ADDR_ANY4 ? CM_ADDR_LOOPBACK4 : CM_ADDR_LOOPBACK6;
+}
+
 void cm_addr_of_host(const struct nupa_engine *engine, uint32_t host, sa_family_t family,
 		     enum cm_addr_kind kind, struct sockaddr_storage *addr)
 {
@@ -204,7 +219,7 @@ void cm_addr_source_for(const struct nupa_engine *engine, const struct sockaddr_
 	bool own =
 	    dst_kind != CM_ADDR_HOST4 && dst_kind != CM_ADDR_LINK6 && dst_kind != CM_ADDR_HOST6;
 
-	if (own && !cm_addr_is_multicast(dst)) { /* within this host: both ends have one address */
+	if (own && !cm_addr_is_multicast(dst)) { /* this machine: both ends have one address */
 		*src = *dst;
 		cm_addr_set_port(src, 0);
 		*src_kind = dst_kind;

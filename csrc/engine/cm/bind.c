@@ -24,7 +24,7 @@ static int bind_locked(struct nupa_cm_id *id, const struct sockaddr *addr)
 		memset(&id->src, 0, sizeof(id->src));
 		return error;
 	}
-	id->bound = !cm_addr_is_any(id->src_kind);
+	id->bound = !cm_addr_is_wildcard(id->src_kind);
 	cm_enter(id, CM_BOUND);
 	return 0;
 }
@@ -54,16 +54,12 @@ static int resolve(struct nupa_cm_id *id)
 		error = cm_addr_resolve(engine, &id->dst, &id->dst_host, &id->dst_kind);
 		if (error)
 			return error;
-		if (cm_addr_is_any(id->dst_kind)) { /* means this host, as for sockets */
-			uint16_t dst_port = cm_addr_port(&id->dst);
-
-			id->dst_kind = id->dst_kind == CM_ADDR_ANY6 ? CM_ADDR_HOST6 : CM_ADDR_HOST4;
-			cm_addr_of_host(engine, engine->host, id->dst.ss_family, id->dst_kind,
-					&id->dst);
-			cm_addr_set_port(&id->dst, dst_port);
-		}
+		if (cm_addr_is_any(id->dst_kind))
+			cm_addr_loopback(&id->dst, &id->dst_kind);
+		cm_machine_choose(id);
 	}
-	if (cm_addr_is_any(id->src_kind)) {
+	if (cm_addr_is_any(id->src_kind) ||
+	    (cm_addr_is_loopback(id->src_kind) && !cm_addr_is_loopback(id->dst_kind))) {
 		cm_addr_source_for(engine, &id->dst, id->dst_kind, &id->src, &id->src_kind);
 		cm_addr_set_port(&id->src, port);
 	}

@@ -21,6 +21,7 @@ static void refused(struct nupa_cm_id *id)
 	struct nupa_cm_event *event;
 
 	cm_stop_waiting(id);
+	cm_explain_refusal(id);
 	cm_enter(id, CM_CLOSED);
 	event = datagrams(id) ? cm_event_new(id, RDMA_CM_EVENT_UNREACHABLE, CM_SIDR_UNSUPPORTED)
 			      : cm_event_new(id, RDMA_CM_EVENT_REJECTED, CM_REJ_INVALID_SERVICE);
@@ -74,10 +75,12 @@ void cm_request(struct nupa_cm_id *id)
 {
 	struct nupa_engine *engine = id->engine;
 	struct cm_wire wire;
-	bool path = nupa_path_up(engine, id->dst_host);
+	bool path;
 
 	if (id->unsent)
 		engine->cm->unsent--;
+	cm_machine_choose(id);
+	path = nupa_path_up(engine, id->dst_host);
 	id->peer = path ? find_peer(id) : NULL;
 	id->unsent = !path || (!id->peer && seeks_on(id));
 	if (id->unsent) {

@@ -201,6 +201,8 @@ struct nupa_cm {
 	uint32_t unsent;     /* ids that are */
 	uint64_t seek_at_ns; /* the time of the next look for a listener; 0: none */
 	uint32_t n_refusals; /* owed by no id */
+	bool machine;        /* cm_machine_asked() */
+	bool explained;      /* a refusal */
 	struct nupa_list ids, listeners;
 	struct nupa_list waiting;  /* for an answer, all equally long */
 	struct nupa_list extended; /* likewise, after an MRA; and remnants */
@@ -247,6 +249,20 @@ static inline bool cm_addr_is_any(enum cm_addr_kind kind)
 {
 	return kind == CM_ADDR_ANY4 || kind == CM_ADDR_ANY6;
 }
+static inline bool cm_addr_is_loopback(enum cm_addr_kind kind)
+{
+	return kind == CM_ADDR_LOOPBACK4 || kind == CM_ADDR_LOOPBACK6;
+}
+/* As an id is bound: to each address and to no device, as the kernel's cma_any_addr has it. */
+static inline bool cm_addr_is_wildcard(enum cm_addr_kind kind)
+{
+	return cm_addr_is_any(kind) || cm_addr_is_loopback(kind);
+}
+/* As a destination: this machine. */
+static inline bool cm_addr_is_machine(enum cm_addr_kind kind)
+{
+	return cm_addr_is_loopback(kind) || kind == CM_ADDR_MACHINE4 || kind == CM_ADDR_MACHINE6;
+}
 /* The destination of an address: 0 and *host and *kind, or the errno of ADDR_ERROR. */
 int cm_addr_resolve(const struct nupa_engine *engine, const struct sockaddr_storage *addr,
 		    uint32_t *host, enum cm_addr_kind *kind);
@@ -254,6 +270,8 @@ int cm_addr_resolve(const struct nupa_engine *engine, const struct sockaddr_stor
 void cm_addr_source_for(const struct nupa_engine *engine, const struct sockaddr_storage *dst,
 			enum cm_addr_kind dst_kind, struct sockaddr_storage *src,
 			enum cm_addr_kind *src_kind);
+/* Makes a wildcard destination loopback, as sockets do; keeps the port. */
+void cm_addr_loopback(struct sockaddr_storage *addr, enum cm_addr_kind *kind);
 /* The address of a host that is of a kind; AF_INET6 of CM_ADDR_HOST4 is v4-mapped. */
 void cm_addr_of_host(const struct nupa_engine *engine, uint32_t host, sa_family_t family,
 		     enum cm_addr_kind kind, struct sockaddr_storage *addr);
@@ -280,6 +298,14 @@ int cm_port_find(struct nupa_engine *engine, uint32_t host, enum rdma_port_space
 		 enum cm_addr_kind kind);
 /* How well a listener at *bound* matches a request for *asked*: 0 not at all. */
 int cm_port_match(enum cm_addr_kind bound, bool afonly, enum cm_addr_kind asked);
+
+/* machine.c */
+/* Whether loopback leads to all hosts of this machine (NUPA_LOOPBACK=machine). */
+bool cm_machine_asked(void);
+/* The host of a destination that means this machine: ours, or the first that has a listener. */
+void cm_machine_choose(struct nupa_cm_id *id);
+/* refusal.c: says once on stderr that nobody listens there, and who does elsewhere. */
+void cm_explain_refusal(const struct nupa_cm_id *id);
 
 /* send.c */
 void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_message message,

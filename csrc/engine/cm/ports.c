@@ -78,7 +78,7 @@ static bool conflict(uint64_t a, uint64_t b)
 		return false;
 	if ((one < CM_ADDR_ANY6) != (other < CM_ADDR_ANY6))
 		return false;
-	return cm_addr_is_any(one) || cm_addr_is_any(other) || one == other;
+	return cm_addr_is_wildcard(one) || cm_addr_is_wildcard(other) || one == other;
 }
 
 static bool has_rival(const struct nupa_cm_id *id, uint64_t *bucket, uint32_t own, uint64_t word,
@@ -92,6 +92,30 @@ static bool has_rival(const struct nupa_cm_id *id, uint64_t *bucket, uint32_t ow
 			continue;
 		if (!(other & WORD_TENTATIVE) || i < own) /* B2 */
 			return true;
+	}
+	return false;
+}
+
+/* Hosts of one machine share its loopback (machine.c), so an address there with a port that the
+ * system chose is one program's.  B2: of two claimants, the one on the higher host yields. */
+static bool used_on_another_host(const struct nupa_cm_id *id, uint64_t word)
+{
+	struct nupa_fabric *fabric = id->engine->fabric;
+
+	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
+		struct nupa_cm_bucket *table = nupa_fabric_cm_table(fabric, host, false);
+		const uint64_t *bucket;
+
+		if (host == id->engine->host || !table)
+			continue;
+		bucket = bucket_of(table, WORD_SPACE(word), WORD_PORT(word));
+		for (uint32_t i = 0; i < NUPA_CM_BUCKET_WORDS; i++) {
+			uint64_t other = nupa_load_seq(&bucket[i]);
+
+			if (same_port(word, other) && is_owned(fabric, host, other) &&
+			    (!(other & WORD_TENTATIVE) || host < id->engine->host))
+				return true;
+		}
 	}
 	return false;
 }
@@ -135,7 +159,8 @@ static int try_claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16
 
 	if (at == NUPA_CM_BUCKET_WORDS)
 		return EADDRNOTAVAIL;
-	if (has_rival(id, bucket, at, word, ephemeral)) {
+	if (has_rival(id, bucket, at, word, ephemeral) ||
+	    (ephemeral && engine->cm->machine && used_on_another_host(id, word))) {
 		nupa_store_release(&bucket[at], 0);
 		return EADDRINUSE;
 	}
@@ -211,9 +236,11 @@ int cm_port_match(enum cm_addr_kind bound, bool afonly, enum cm_addr_kind asked)
 {
 	if (bound == asked)
 		return 3;
-	if (bound == (asked < CM_ADDR_ANY6 ? CM_ADDR_ANY4 : CM_ADDR_ANY6))
+	if (!cm_addr_is_wildcard(bound))
+		return 0;
+	if ((bound < CM_ADDR_ANY6) == (asked < CM_ADDR_ANY6))
 		return 2;
-	return bound == CM_ADDR_ANY6 && !afonly ? 1 : 0;
+	return bound >= CM_ADDR_ANY6 && !afonly ? 1 : 0;
 }
 
 /* Words of another kernel, and the known facts about their owners. */

@@ -26,6 +26,7 @@ struct nupa_cm *cm_of(struct nupa_engine *engine)
 	for (uint32_t i = 0; i < CM_REMOTES; i++)
 		nupa_list_init(&cm->remotes[i]);
 	nupa_list_init(&cm->owed);
+	cm->machine = cm_machine_asked();
 	engine->cm = cm;
 	return cm;
 }

@@ -33,7 +33,7 @@ struct nupa_fabric *nupa_context_fabric(struct ibv_context *context);
 
 /* Device list of this process, from the environment that `nupa run` sets.  NUPA_FABRIC: the
  * segment's path; without it the list is empty.  NUPA_HOST: name or number; unset: the next free.
- * NUPA_MOVER: cma, relay, ... */
+ * NUPA_MOVER: cma, relay, ...  NUPA_LOOPBACK: see engine/cm/machine.c. */
 struct ibv_device **nupa_get_device_list(int *num_devices);
 void nupa_free_device_list(struct ibv_device **list);
 const char *nupa_get_device_name(struct ibv_device *device);

@@ -34,7 +34,8 @@ TEST(an_address_must_be_the_hosts_own)
 
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
 		struct rdma_cm_id *id = cm_id(&pair.side[0], RDMA_PS_TCP);
-		bool any = !*own[i] || !strcmp(own[i], "::");
+		bool any = !*own[i] || !strcmp(own[i], "::") || !strcmp(own[i], "::1") ||
+			   !strcmp(own[i], "127.0.0.1");
 
 		CHECK_EQ(cm_bind(id, own[i], 0), 0);
 		CHECK(cm_port(id) >= 32768);
@@ -90,8 +91,8 @@ TEST(the_source_address_is_the_one_that_fits)
 		{ "fe80::ff:fe00:2", "fe80::ff:fe00:1" },
 		{ "fd4e:5550:4100::2", "fd4e:5550:4100::1" },
 		{ "::ffff:10.0.0.2", "::ffff:10.0.0.1" },
-		{ "0.0.0.0", "10.0.0.1" }, /* means this host */
-		{ "::", "fd4e:5550:4100::1" },
+		{ "0.0.0.0", "127.0.0.1" }, /* as for sockets */
+		{ "::", "::1" },
 		{ "127.0.0.1", "127.0.0.1" },
 		{ "::1", "::1" },
 	};
@@ -166,7 +167,9 @@ TEST(a_port_is_bound_by_one)
 		{ "fd4e:5550:4100::1", "fd4e:5550:4100::1", RDMA_PS_TCP, EADDRINUSE },
 		{ "fd4e:5550:4100::1", "fe80::ff:fe00:1", RDMA_PS_TCP, 0 },
 		{ "fd4e:5550:4100::1", "10.0.0.1", RDMA_PS_TCP, 0 },
-		{ "10.0.0.1", "127.0.0.1", RDMA_PS_TCP, 0 },
+		{ "10.0.0.1", "127.0.0.1", RDMA_PS_TCP, EADDRINUSE }, /* a wildcard */
+		{ "127.0.0.1", "127.0.0.2", RDMA_PS_TCP, EADDRINUSE },
+		{ "127.0.0.1", "::1", RDMA_PS_TCP, 0 },
 		{ "", "::", RDMA_PS_TCP, 0 }, /* IPv4 and IPv6 */
 		{ "::", "", RDMA_PS_TCP, 0 },
 		{ "", "", RDMA_PS_UDP, 0 }, /* another port space */

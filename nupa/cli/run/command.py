@@ -50,8 +50,8 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--host",
-        help="run on this host, by name or number (default: the next free one; with guests: this "
-        "machine)",
+        help="run on this host, by name or number, as on a machine of its own: 127.0.0.1 is that "
+        "host alone (default: the next free one; with guests: this machine)",
     )
     add_mover(parser, Mover, "force how bulk is moved; default: the best that both ends can use")
     parser.add_argument(
@@ -100,6 +100,9 @@ def run(args: argparse.Namespace) -> int:
                 errno.EEXIST,
             )
     env = environment(fabric.path, host.name, args.mover)
+    if args.host is None:
+        # Programs on hosts that we chose are of one machine, and so is their loopback.
+        env["NUPA_LOOPBACK"] = "machine"
     tell_if_unreached(command, env)
     beside = []
     if args.capture:

@@ -51,6 +51,7 @@ def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:
     """Returns our environment, with the variables that attach a program to a fabric's path."""
     env = dict(os.environ, NUPA_FABRIC=fabric, NUPA_HOST=host)
     env.pop("NUPA_MOVER", None)
+    env.pop("NUPA_LOOPBACK", None)
     bell = bell_of(fabric)
     if bell and env.get("NUPA_BELL") != "":
         env["NUPA_BELL"] = bell
