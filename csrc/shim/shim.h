@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The path shim: a preloaded library that shows a program the files of its RDMA device.
+ * The shim: a preloaded library that shows a program the files of its RDMA device, and the hosts of
+ * its fabric.
  *
  *   wrappers.c  the calls of libc that take a path
  *   paths.c     recognises the device's paths and maps them to their copies
@@ -9,6 +10,11 @@
  *   pci.c       the emulated PCI device behind it
  *   libraries.c the drop-in libraries for a program that opens its own
  *
+ *   names.c     the calls of libc that resolve names: those of hosts
+ *   sockets.c   the calls of libc with addresses of sockets: those of hosts
+ *   hosts.c     the hosts, and the addresses of loopback that stand for theirs
+ *   listeners.c the listener of a host at a TCP port, found in /proc
+ *
  * memory.c serves the program's changes of memory that it registered. */
 #ifndef NUPA_SHIM_H
 #define NUPA_SHIM_H
@@ -16,6 +22,7 @@
 #include "segment/segment.h"
 
 #include <stddef.h>
+#include <sys/socket.h>
 
 #define NUPA_SHIM_ROOT_MAX_BYTES 320u /* a segment's path and a host's name */
 #define NUPA_SHIM_PATH_MAX_BYTES                                                                   \
@@ -88,7 +95,9 @@ enum nupa_shim_pci_index {
 };
 void nupa_shim_pci(const struct nupa_shim_view *view, uint32_t index, char *text, size_t bytes);
 
-/* paths.c: *path* itself, or the place of its copy, written to the buffer.  Keeps errno. */
+/* paths.c: the fabric's path and the host's name, as `nupa run` set them; whether it did. */
+bool nupa_shim_place(const char **fabric, const char **host);
+/* *path* itself, or the place of its copy, written to the buffer.  Keeps errno. */
 const char *nupa_shim_path(const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTES]);
 /* The same of a path relative to a folder that is open, which counts where that folder is "/". */
 const char *nupa_shim_path_at(int dir, const char *path, char buffer[NUPA_SHIM_PATH_MAX_BYTES]);
@@ -101,5 +110,44 @@ const char *nupa_shim_library(const char *name);
 /* tree.c: makes the tree at *root*, and renews the live files at or below *path*, a path of the
  * device.  0 or a negative errno. */
 int nupa_shim_tree_show(const char *root, const char *fabric, const char *host, const char *path);
+
+/* hosts.c: the hosts of the fabric.  NULL: the program has no host, or is in a guest, whose names
+ * are those of its own network. */
+struct nupa_shim_host {
+	char name[NUPA_NAME_BYTES + 1];
+	uint32_t ipv4; /* host byte order */
+	uint8_t ipv6[16];
+};
+struct nupa_shim_net {
+	uint32_t n_hosts;
+	uint32_t self; /* the program's host */
+	bool aliased;  /* no nupa_net0 is here: addresses of loopback stand for those of hosts */
+	struct nupa_shim_host hosts[NUPA_HOSTS_MAX];
+};
+const struct nupa_shim_net *nupa_shim_net(void);
+const struct nupa_shim_host *nupa_shim_host_of_name(const char *name);
+
+/* Whether the address is of the fabric's networks. */
+bool nupa_shim_may_lead_to_a_host(const struct sockaddr *addr, socklen_t bytes);
+/* Where such an address leads.  host < 0: to none. */
+struct nupa_shim_target {
+	int host;
+	uint16_t port;
+	bool ipv6;                     /* the host's IPv6 address */
+	struct sockaddr_storage alias; /* of the same family and port */
+	socklen_t bytes;
+};
+/* Returns false where addresses have no aliases. */
+bool nupa_shim_target(const struct sockaddr *addr, socklen_t bytes, struct nupa_shim_target *to);
+/* The alias of a host's IPv4 or IPv6 address: an IPv4 address in host byte order. */
+uint32_t nupa_shim_alias(const struct nupa_shim_net *net, uint32_t host, bool ipv6);
+/* The alias of the program's own host, without a port, as the source of what goes to *to*. */
+void nupa_shim_own_alias(const struct nupa_shim_target *to, struct sockaddr_storage *own);
+/* Replaces the alias of a host by the host's address, in place. */
+void nupa_shim_unalias(struct sockaddr *addr, socklen_t bytes);
+
+/* listeners.c: whether a program of a host listens at its address and TCP port; else, *who* gets
+ * the program that does, as text, or "". */
+bool nupa_shim_listens(const struct nupa_shim_target *at, char *who, size_t who_bytes);
 
 #endif

@@ -11,6 +11,7 @@
 #include "shim/shim.h"
 
 #include "base/atomics.h"
+#include "shim/call.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -41,16 +42,7 @@ ssize_t __readlink_chk(const char *path, char *to, size_t bytes, size_t room);
 ssize_t __readlinkat_chk(int dir, const char *path, char *to, size_t bytes, size_t room);
 char *__realpath_chk(const char *path, char *resolved, size_t room);
 
-/* A call, and its definition behind this one: libc's, or that of another preloaded library. */
-struct call {
-	const char *name;
-	void *next;
-};
-#define CALL(name)                                                                                 \
-	static struct call call __attribute__((section("nupa_calls"), used)) = { #name, NULL };    \
-	__typeof__(&name) next = (__typeof__(&name))next_of(&call)
-
-static void *next_of(struct call *call)
+void *nupa_shim_next_of(struct nupa_shim_call *call)
 {
 	void *next = nupa_load_acquire(&call->next);
 
@@ -62,12 +54,12 @@ static void *next_of(struct call *call)
 }
 
 /* All of that section: afterwards no call needs dlsym, which a signal handler must not call. */
-extern struct call __start_nupa_calls[], __stop_nupa_calls[];
+extern struct nupa_shim_call __start_nupa_calls[], __stop_nupa_calls[];
 
 __attribute__((constructor)) static void find_all(void)
 {
-	for (struct call *call = __start_nupa_calls; call < __stop_nupa_calls; call++)
-		(void)next_of(call);
+	for (struct nupa_shim_call *call = __start_nupa_calls; call < __stop_nupa_calls; call++)
+		(void)nupa_shim_next_of(call);
 }
 
 /* Nearly no other path has this beginning. */

@@ -28,6 +28,7 @@ def _try() -> tuple[str, list[int]]:
     for fd in fds:
         os.close(fd)
     try:
+        namespace.own_mounts()
         namespace.show_own_sys()
     except OSError as error:
         return error.strerror or str(error), []

@@ -15,7 +15,7 @@ import errno
 import fcntl
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, NoReturn, TypeVar
 
 from nupa.base.errors import LocalError, NupaError
@@ -30,8 +30,10 @@ CLONE_NEWNET = 0x40000000
 _NS_GET_USERNS = 0xB701
 _NS_GET_NSTYPE = 0xB703
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
+_MNT_DETACH = 2
 _NEEDED = 1 << 12 | 1 << 21  # CAP_NET_ADMIN, CAP_SYS_ADMIN
 
+_HOSTS = "/etc/hosts"
 _FDS_MAX = 253  # SCM_MAX_FD: in one message (unix(7))
 _MESSAGE_BYTES_MAX = 1 << 16
 
@@ -152,14 +154,19 @@ def enter_or_explain(netns: Netns) -> None:
         os.close(fd)
 
 
+def own_mounts() -> None:
+    """Makes a mount namespace for this process, whose mounts nobody else sees.  OSError."""
+    unshare(CLONE_NEWNS)
+    _mount("", "/", "", _MS_REC | _MS_SLAVE)
+
+
 def show_own_sys() -> None:
-    """Makes a mount namespace whose /sys is that of this network namespace, as ip-netns(8) does.
+    """Makes /sys that of this network namespace, as ip-netns(8) does, in a namespace of
+    own_mounts().
 
     Control groups stay where programs look for them.  OSError: the kernel refuses, as where a
     container hides parts of /sys.
     """
-    unshare(CLONE_NEWNS)
-    _mount("", "/", "", _MS_REC | _MS_SLAVE)
     before = os.open("/sys", os.O_PATH | os.O_CLOEXEC)
     try:
         # ST_RDONLY, ST_NOSUID, ST_NODEV and ST_NOEXEC are the MS_ flags of the same names; a user
@@ -168,6 +175,29 @@ def show_own_sys() -> None:
         groups = f"/proc/self/fd/{before}/fs/cgroup"
         if os.path.ismount(groups):
             _mount(groups, "/sys/fs/cgroup", "", _MS_BIND | _MS_REC)
+    finally:
+        os.close(before)
+
+
+def show_hosts(addresses: Mapping[str, str]) -> None:
+    """Adds names with their addresses to /etc/hosts, in a namespace of own_mounts().
+
+    OSError: there is no such file, or the kernel refuses.
+    """
+    before = os.open(_HOSTS, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with open(before, "rb", closefd=False) as file:
+            rest = file.read()
+        lines = "".join(f"{address} {name}\n" for name, address in addresses.items())
+        # A file system for one file, which covers the folder only until the file covers the other.
+        folder = os.path.dirname(_HOSTS)  # noqa: PTH120
+        _mount("nupa", folder, "tmpfs", 0)
+        try:
+            with open(_HOSTS, "wb") as file:
+                file.write(lines.encode() + rest)
+            _mount(_HOSTS, f"/proc/self/fd/{before}", "", _MS_BIND)
+        finally:
+            _check(_libc.umount2(folder.encode(), _MNT_DETACH), f"umount {folder}")
     finally:
         os.close(before)
 

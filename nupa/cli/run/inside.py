@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 from nupa.cli.common.command import fail
@@ -33,10 +35,7 @@ def run_inside(
 
     def prepare() -> None:
         namespace.enter_or_explain(host.netns)
-        try:
-            namespace.show_own_sys()
-        except OSError as error:
-            _warn(f"/sys shows another network namespace: {error.strerror}")
+        _show_network({host.name: host.ipv4 for host in fabric.hosts})
 
     fabric, leased = Fabric.lease(up.reference, host.name, no_fabric)
     if fabric.generation != state.load_up(name).generation:
@@ -52,6 +51,24 @@ def run_inside(
     elif verbs:
         tell_if_unreached(command, env)
     return run_on(fabric, command, env, prepare)
+
+
+def _show_network(hosts: dict[str, str]) -> None:
+    """Shows the program its own network in /sys and /etc/hosts, as far as the kernel allows."""
+    views: list[tuple[str, Callable[[], None]]] = [
+        ("/etc/hosts", partial(namespace.show_hosts, hosts)),
+        ("/sys", namespace.show_own_sys),
+    ]
+    try:
+        namespace.own_mounts()
+    except OSError as error:
+        _warn(f"/sys and /etc/hosts are those of another network namespace: {error.strerror}")
+        return
+    for path, show in views:
+        try:
+            show()
+        except OSError as error:
+            _warn(f"{path} shows another network namespace: {error.strerror}")
 
 
 def _former(name: str) -> LocalError:

@@ -62,7 +62,9 @@ def environment(fabric: str, host: str, mover: str | None) -> dict[str, str]:
     _prepend(env, "TSAN_OPTIONS", "ignore_noninstrumented_modules=1")
     if os.path.exists(_SHIM):
         drop_in = [] if env.get("NUPA_PRELOAD") == "0" else _DROP_IN
-        _prepend(env, "LD_PRELOAD", _SHIM, *drop_in)
+        # The shim stands in for the kernel, so it comes behind the program's own libraries.
+        _prepend(env, "LD_PRELOAD", *drop_in)
+        env["LD_PRELOAD"] = ":".join([*filter(None, env["LD_PRELOAD"].split(":")), _SHIM])
         # gcc's sanitizer refuses to be other than the first library, though it works.
         _prepend(env, "ASAN_OPTIONS", "verify_asan_link_order=0")
     return env

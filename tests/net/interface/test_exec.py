@@ -31,6 +31,15 @@ def test_a_program_sees_the_interfaces_of_its_host_alone(net_by_user: Net) -> No
         assert seen[:3] == ["lo", "nupa_net0", f"02:00:0a:00:00:0{host + 1}"]
 
 
+def test_names_of_hosts_resolve_beside_those_of_the_machine(net_by_user: Net) -> None:
+    here = Path("/etc/hosts").read_text()
+    for shell in (False, True):
+        hosts = net_by_user.exec("host0", ["cat", "/etc/hosts"], shell=shell).stdout
+        assert hosts == f"{ip(0)} host0\n{ip(1)} host1\n{here}"
+        net_by_user.exec("host0", ["ping", "-c", "1", "-W", "5", "host1"], shell=shell)
+    assert Path("/etc/hosts").read_text() == here
+
+
 def test_control_groups_are_where_they_were(net: Net) -> None:
     there = sorted(os.listdir("/sys/fs/cgroup"))  # noqa: PTH208
     assert net.exec("host0", ["ls", "/sys/fs/cgroup"]).stdout.split() == there
