@@ -91,6 +91,13 @@ int nupa_region_map_begin(struct nupa_fabric *fabric, uint64_t id, uint32_t host
 			  struct nupa_region_info *out, uint32_t *mapping);
 /* -EINVAL: not a window of this process, or no longer. */
 int nupa_region_map_end(struct nupa_fabric *fabric, uint32_t mapping);
+/* Open windows of a region: up to *max* of them in *out*, and how many there are. */
+struct nupa_region_window {
+	uint32_t host;
+	uint32_t pid; /* in its own pid namespace */
+};
+uint32_t nupa_region_windows_of(struct nupa_fabric *fabric, uint64_t id,
+				struct nupa_region_window *out, uint32_t max);
 /* The word that changes (futex, FUTEX_WAKE) when any region is revoked, or a port's state is set;
  * NULL with errno.  A process that sees it change calls nupa_region_find for each of its windows
  * (REVOKED, or -ESTALE), and nupa_region_linked. */

@@ -287,6 +287,30 @@ uint32_t nupa_region_windows(struct nupa_fabric *fabric, const struct nupa_regio
 	return n;
 }
 
+uint32_t nupa_region_windows_of(struct nupa_fabric *fabric, uint64_t id,
+				struct nupa_region_window *out, uint32_t max)
+{
+	struct nupa_regions t;
+	uint32_t n = 0;
+
+	if (nupa_regions(fabric, false, &t))
+		return 0;
+	for (uint32_t i = 0; i < t.mappings_limit; i++) {
+		struct nupa_region_mapping *mapping = &t.mappings[i];
+		const uint64_t claim = nupa_load_seq(&mapping->claim);
+
+		if (!nupa_region_place_open(fabric, mapping, is_window_of, id))
+			continue;
+		if (n < max)
+			out[n] = (struct nupa_region_window){
+				.host = nupa_load_relaxed(&mapping->host),
+				.pid = NUPA_CLAIM_PID(claim),
+			};
+		n++;
+	}
+	return n;
+}
+
 bool nupa_region_mapped_beyond(struct nupa_fabric *fabric, const struct nupa_regions *t,
 			       const struct nupa_region_body *body)
 {

@@ -50,6 +50,25 @@ def of_pid(pid: int) -> Process | None:
     return None if fields[0] in b"ZX" else Process(pid, int(fields[_START_FIELD - 3]))
 
 
+def say(pid: int) -> str:
+    """Returns 'sleep (pid 12)'; an empty text if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return f"{file.read().rstrip()} (pid {pid})"
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def children(pid: int) -> list[int]:
+    """Lists the children of a process's first thread, as far as the kernel says
+    (proc_pid_tid_children(5))."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []
+
+
 def end(process: Process, *, grace_s: float = _GRACE_S) -> None:
     """Sends SIGTERM, after *grace_s* SIGKILL, and waits until the process is gone."""
     fd = process.open()

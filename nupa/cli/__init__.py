@@ -122,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     _replace_closed_files()
     args = build_parser(argv).parse_args(argv)
+    args.argv = argv  # as it was given, for commands that print it
     try:
         from nupa.base.errors import NupaError
     except ImportError as error:

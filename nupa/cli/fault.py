@@ -89,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
         except LocalError as error:
             return fail(str(error), EXIT_USAGE)
         with Fabric.open(args.fabric) as fabric:
-            return _add(fabric, words[0], fault, as_json=args.json)
+            _say_added(fabric.add_fault(words[0], fault), args)
+        return 0
     if words[0] == "ls":
         _refuse(args, parser, "ls", *_OPTIONS, "all")
         if words[1:]:
@@ -123,22 +124,18 @@ def _fault(args: argparse.Namespace) -> Fault:
     return Fault(args.words[2], **{option: getattr(args, option) for option in _OPTIONS})
 
 
-def _add(fabric: Fabric, place: str, fault: Fault, *, as_json: bool) -> int:
+def _say_added(entry: FaultEntry, args: argparse.Namespace) -> None:
+    import shlex
+
     from nupa.cli.common.text import print_json
 
-    entry = fabric.add_fault(place, fault)
-    if as_json:
+    if args.json:
         print_json(entry.as_dict())
-    else:
-        print(f"fault {entry.id} on {entry.port}: {entry.fault}")
-        print(f"again: {_command(entry)}")
-    return 0
-
-
-def _command(entry: FaultEntry) -> str:
-    """Returns the command line that adds the same fault again."""
-    options = "".join(f" --{name} {value}" for name, value in entry.fault.options.items())
-    return f"nupa fault {entry.port} add {entry.fault.kind}{options}"
+        return
+    again = ["nupa", *args.argv]
+    if args.seed is None and "seed" in entry.fault.options:
+        again += ["--seed", entry.fault.options["seed"]]
+    print(f"fault {entry.id} on {entry.port}: {entry.fault}\nagain: {shlex.join(again)}")
 
 
 def _ls(fabric: Fabric, *, as_json: bool) -> int:
@@ -161,7 +158,7 @@ def _ls(fabric: Fabric, *, as_json: bool) -> int:
             ]
             for entry in entries
         ]
-        head = ["ID", "PORT", "KIND", "PARAMETERS", "SEED", "SEEN", "HITS", "LEFT"]
+        head = ["ID", "PORT", "KIND", "PARAMETERS", "SEED", "PACKETS SEEN", "PACKETS HIT", "LEFT"]
         print(table(head, rows))
     else:
         print(f"{fabric.name} has no faults: `nupa fault PORT add KIND` adds one")

@@ -135,12 +135,15 @@ def _told(report: UpReport) -> str:
 
 
 def _down(args: argparse.Namespace) -> int:
+    from nupa.fabric import registry
+    from nupa.fabric.users import users
     from nupa.netdev import state
     from nupa.netdev.down import down
 
     report = down(state.meant_name(args.fabric))
     if report.fabric_is == "in use":
-        print(f"the fabric {report.fabric} stays: programs use it")
+        by = users(registry.path_of(report.fabric))
+        print(f"the fabric {report.fabric} stays: it is in use{by}")
     for host, why in report.left.items():
         fail(f"the interface of {host} stays: {why}")
     return EXIT_ERROR if report.left else 0

@@ -14,7 +14,7 @@ from nupa.base.ownership import open_own
 from nupa.core.lines import requests, written
 from nupa.core.open_fabric import OpenFabric
 from nupa.core.segment import HostInfo, Segment
-from nupa.fabric import registry
+from nupa.fabric import registry, users
 from nupa.fabric.meant import meant_name, missing
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Fabric(OpenFabric):
                 if host is None and own is not None:
                     host = own(fabric)
                 chosen = fabric.host(host) if host is not None else fabric._quietest_host()
-                registry.take_lease(fabric._segment, chosen.index)
+                users.take_lease(fabric._segment, chosen.index)
             except BaseException:
                 # Not fabric.close(): that takes the control lock, which we hold.
                 name = fabric.name
@@ -175,7 +175,7 @@ class Fabric(OpenFabric):
                 raise LocalError(f"no fabric is named {name!r}: `nupa ls` lists them", errno.ENOENT)
             if not force and registry.in_use(path):
                 raise LocalError(
-                    f"the fabric {name!r} is in use{registry.users(path)}: "
+                    f"the fabric {name!r} is in use{users.users(path)}: "
                     f"end its users first, or take it down with --force",
                     errno.EBUSY,
                 )
@@ -210,7 +210,7 @@ class Fabric(OpenFabric):
             attached[slot.host] += not slot.net_queue
         return min(
             self.hosts,
-            key=lambda host: max(attached[host.index], registry.leases(self._segment, host.index)),
+            key=lambda host: max(attached[host.index], users.leases(self._segment, host.index)),
         )
 
     def set_port(self, which: str | int, up: bool, *, wait: bool = True) -> None:
@@ -353,7 +353,7 @@ class Fabric(OpenFabric):
 
     def leases(self) -> int:
         """Returns how many hosts are leased, by `nupa run` and others that run a program on one."""
-        return sum(registry.leases(self._segment, host.index) for host in self.hosts)
+        return sum(users.leases(self._segment, host.index) for host in self.hosts)
 
     def show(self) -> dict[str, Any]:
         """Returns the whole state as plain values: the output of `nupa show --json`."""

@@ -25,7 +25,6 @@ import fcntl
 import os
 import re
 import stat
-import struct
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
@@ -36,12 +35,6 @@ from nupa.core.segment import Segment
 
 DEFAULT_NAME = "default"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,31}")
-
-# One range of bytes a host, far behind the segment's end, where a file may be locked, too.
-_LEASES_OFF = 1 << 60
-_LEASES_PER_HOST = 1 << 16
-
-
 _SHM = "/dev/shm"
 
 
@@ -317,65 +310,3 @@ def collect_all() -> None:
         with control_lock():
             for name in found:
                 collect(name)
-
-
-# struct flock, fcntl(2): type, whence, start, len, pid; native alignment.
-_FLOCK = "hhqqi0q"
-
-
-def take_lease(segment: Segment, host: int) -> None:
-    """Leases *host* until the segment is closed.  The caller holds the control lock."""
-    for number in range(_LEASES_PER_HOST):
-        byte = _LEASES_OFF + host * _LEASES_PER_HOST + number
-        lock = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-        try:
-            fcntl.fcntl(segment.fd, fcntl.F_OFD_SETLK, lock)
-        except (BlockingIOError, PermissionError):  # fcntl(2): EAGAIN or EACCES
-            continue
-        return
-    raise LocalError(
-        f"host {host} has {_LEASES_PER_HOST} programs: start this one on another", errno.EBUSY
-    )
-
-
-def leases(segment: Segment, host: int) -> int:
-    """Returns how many other `nupa run` have leased *host*."""
-    first = _LEASES_OFF + host * _LEASES_PER_HOST
-    ranges = [(first, first + _LEASES_PER_HOST)]
-    count = 0
-    while ranges:
-        at, end = ranges.pop()
-        if at >= end:
-            continue
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, at, end - at, 0)
-        answer = fcntl.fcntl(segment.fd, fcntl.F_OFD_GETLK, asked)
-        kind, _, start, length, _ = struct.unpack(_FLOCK, answer)
-        if kind == fcntl.F_UNLCK:
-            continue
-        count += 1
-        # The report may be any lock of the range: look on both sides.  Length 0: to the end.
-        ranges += [(at, start), (start + length if length else end, end)]
-    return count
-
-
-def users(path: str) -> str:
-    """Returns ' by ib_send_lat (pid 12) on host0, …', as far as the segment says."""
-    try:
-        segment = Segment.open(path)
-    except NupaError:
-        return ""
-    try:
-        segment.reap()
-        hosts = segment.hosts()
-        found = [
-            f"{slot.comm} (pid {slot.pid}) on {hosts[slot.host].name}"
-            for slot in segment.slots()
-            if not slot.net_queue
-        ]
-        leased = sum(leases(segment, host.index) for host in hosts)
-    finally:
-        segment.close()
-    if not found and leased:
-        programs = "a program" if leased == 1 else f"{leased} programs"
-        found = [f"{programs} of `nupa run`, `nupa shell` or `nupa net exec`"]
-    return f" by {', '.join(found)}" if found else ""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa._engine import ffi, lib
 from nupa.base.errors import FabricError, LocalError, RemoteError
+from nupa.base.process import say
 from nupa.core.segment import check, text
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Region:
         """Raises LocalError (EBUSY) if a host that has a window would lose it."""
         words = ffi.new("uint64_t[4]", share_words(self.fabric, hosts))
         rc = lib.nupa_region_share(self.fabric.handle, self.id, words)
-        self._check(rc, "share", "a host that would lose it has a window: close that first")
+        self._check(rc, "share", self._has_windows(rc, "close those of hosts that would lose it"))
 
     @property
     def mapped(self) -> int:
@@ -155,7 +156,22 @@ class Region:
                 f"stopped: the memory is kept until the window is gone",
                 errno.ETIMEDOUT,
             )
-        self._check(rc, "free", "it has windows: close them first, or use force")
+        self._check(rc, "free", self._has_windows(rc, "close them first, or use force"))
+
+    def _has_windows(self, rc: int, remedy: str) -> str:
+        """Names the processes that have windows, where *rc* is EBUSY."""
+        if rc != -errno.EBUSY:
+            return ""
+        open_ = ffi.new("struct nupa_region_window[]", _WINDOWS_SAID)
+        count = lib.nupa_region_windows_of(self.fabric.handle, self.id, open_, _WINDOWS_SAID)
+        hosts = self.fabric.hosts
+        names = [
+            f"{say(one.pid) or f'pid {one.pid}'} on {hosts[one.host].name}"
+            for one in open_[0 : min(count, _WINDOWS_SAID)]
+            if one.host < len(hosts)
+        ]
+        more = [f"{count - _WINDOWS_SAID} more"] if count > _WINDOWS_SAID else []
+        return f"it has windows in {', '.join([*dict.fromkeys(names), *more])}: {remedy}"
 
     def __enter__(self) -> Region:
         return self
@@ -171,6 +187,7 @@ _ADOPT = {
     errno.EALREADY: "its owner is alive",
     errno.EACCES: "that host does not share it",
 }
+_WINDOWS_SAID = 8  # in a message
 #: The caller's own errors, beside those that segment.check() knows.
 _LOCAL = {errno.EALREADY, errno.EDQUOT, errno.ESTALE, errno.EOPNOTSUPP, errno.ENFILE}
 _WHY = {

@@ -315,11 +315,13 @@ def _start_pumps(
 def _await_release(fabric: Fabric, job: _HostTask) -> None:
     """Waits until no former pump serves the host, since its interface is gone.  FabricError."""
     end_s = time.monotonic() + _RELEASE_S
-    while any(slot.net_queue and slot.host == job.host.index for slot in fabric.processes()):
+    while pumps := {
+        slot.pid for slot in fabric.processes() if slot.net_queue and slot.host == job.host.index
+    }:
         if time.monotonic() > end_s:
             raise FabricError(
-                f"another pump serves {job.host.name} and has not seen that its interface is "
-                f"gone: `nupa net down`, then up",
+                f"another pump (pid {', '.join(map(str, pumps))}) serves {job.host.name} and has "
+                f"not seen that its interface is gone: `nupa net down`, then up",
                 errno.EBUSY,
             )
         time.sleep(_TICK_S)

@@ -19,7 +19,15 @@ SORTS: dict[str, Callable[[Transfer], Any]] = {
     "bytes": lambda transfer: (-transfer.length, transfer.number),
     "records": lambda transfer: (-transfer.records, transfer.number),
 }
-_RIGHT = {"#", "START", "DURATION", *map(str.upper, LEVELS)}
+#: Headings of the columns that count records, by level.
+_COUNTED = {
+    "tlp": "TLPS",
+    "queue": "QUEUE RECORDS",
+    "transport": "PACKETS",
+    "net": "FRAMES",
+    "cache": "CACHE MESSAGES",
+}
+_RIGHT = {"#", "START", "DURATION", *_COUNTED.values()}
 
 
 def choose(
@@ -89,7 +97,7 @@ def _table(index: Index, transfers: Sequence[Transfer]) -> list[str]:
     columns["DURATION"] = [say_duration(one.duration_ns) for one in transfers]
     for name, level in LEVELS.items():
         if any(one.counts[level] for one in transfers):
-            columns[name.upper()] = [str(one.counts[level] or "-") for one in transfers]
+            columns[_COUNTED[name]] = [str(one.counts[level] or "-") for one in transfers]
     if any(one.marks for one in transfers):
         columns["FLAGS"] = [", ".join(one.flag_names) for one in transfers]
     widths = {head: max(len(head), *map(len, cells)) for head, cells in columns.items()}

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, registry
+from nupa.fabric.users import users
 from nupa.vm.boot.boot import BootFiles
 from nupa.vm.files.place import AGENT_PORTS, MachineFolder, place_of, try_lock
 from nupa.vm.files.state import Guest, MachineState, load, load_up, store
@@ -214,10 +215,10 @@ def _check_idle(place: MachineFolder) -> None:
                 f"end them first, or take the machine down with --force",
                 errno.EBUSY,
             )
-    users = registry.users(registry.path_of(place.name))
-    if users:
+    used = users(registry.path_of(place.name), only_programs=True)
+    if used:
         raise LocalError(
-            f"the fabric {place.name!r} is in use{users}: end its users first, "
+            f"the fabric {place.name!r} is in use{used}: end its users first, "
             f"or take the machine down with --force",
             errno.EBUSY,
         )

@@ -55,7 +55,9 @@ def test_a_fabric_that_net_up_made_stays_while_programs_use_it(down: Net) -> Non
     down.ok("net", "up")
     program = down.start("host0", ["sh", "-c", "echo ready; sleep 60"], shell=True)
     program.wait_said("ready", DEADLINE_S)
-    assert down.ok("net", "down").stdout == "the fabric default stays: programs use it\n"
+    said = down.ok("net", "down").stdout
+    assert said.startswith("the fabric default stays: it is in use by ")
+    assert f"(pid {program.pid}) for sh (pid " in said
     assert program.running
     assert fabrics(down) == ["default"]
 
@@ -77,7 +79,8 @@ def test_nupa_down_takes_the_interfaces_with_the_fabric(net_by_user: Net) -> Non
 def test_nupa_down_refuses_while_programs_run_inside(net: Net) -> None:
     program = net.start("host0", ["sh", "-c", "echo ready; sleep 60"])
     program.wait_said("ready", DEADLINE_S)
-    assert "in use by a program of `nupa run`, `nupa shell` or" in refused(net, "down")
+    pid = int(net.run(["sh", "-c", f"cat /proc/{program.pid}/task/{program.pid}/children"]).stdout)
+    assert f"(pid {program.pid}) for sh (pid {pid}): end" in refused(net, "down")
     net.exec("host0", [*PING, ip(1)])
     net.ok("down", "--force")
     assert net.left() == []

@@ -281,7 +281,7 @@ def test_a_list_has_a_line_for_each_transfer(read: Reading) -> None:
     assert shown[0].endswith("x.pcapng: 1 transfer; 6 packets in 67.1 ms")
     assert shown[2].split() == [
         *("#", "TRANSFER", "FROM", "TO", "WHAT", "START", "DURATION"),
-        *("QUEUE", "TRANSPORT", "FLAGS"),
+        *("QUEUE", "RECORDS", "PACKETS", "FLAGS"),
     ]
     assert shown[3].split() == [
         *("1", "0x100110000000001", "host0", "0x010011", "host1", "0x020047", "SEND", "8", "B"),

@@ -33,11 +33,11 @@ def test_a_fault_is_added_listed_and_cleared(nupa: Run) -> None:
     added = nupa("host0", "add", "drop", "--probability", "1%", "--seed", "7")
     assert added == (
         "fault 1 on host0/1: drop probability 1%, seed 7\n"
-        "again: nupa fault host0/1 add drop --probability 1% --seed 7\n"
+        "again: nupa fault host0 add drop --probability 1% --seed 7\n"
     )
     assert nupa("ls").splitlines() == [
-        "ID  PORT     KIND  PARAMETERS      SEED  SEEN  HITS  LEFT",
-        "1   host0/1  drop  probability 1%  7     0     0     until cleared",
+        "ID  PORT     KIND  PARAMETERS      SEED  PACKETS SEEN  PACKETS HIT  LEFT",
+        "1   host0/1  drop  probability 1%  7     0             0            until cleared",
     ]
     assert nupa("clear", "1") == ""
     assert nupa("ls") == "default has no faults: `nupa fault PORT add KIND` adds one\n"
@@ -75,6 +75,17 @@ def test_the_line_that_says_how_to_add_it_again_does(nupa: Run, fabric: Fabric) 
     assert (first.port, second.port) == ("host1/1", "host1/1")
 
 
+def test_the_command_is_printed_as_it_was_given_with_the_seed_that_was_drawn(
+    nupa: Run, fabric: Fabric
+) -> None:
+    options = ("--del=2000us", "--count=0x2", "--fabric", fabric.name)
+    words = ("host0-switch0", "add", "delay", *options)
+    _, again = nupa(*words).splitlines()
+    (entry,) = fabric.faults()
+    seed = f" --seed {entry.fault.seed}" if "seed" in entry.fault.options else ""
+    assert again == f"again: nupa fault {' '.join(words)}{seed}"
+
+
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_kind_can_be_added(nupa: Run, fabric: Fabric, kind: str) -> None:
     rate = ["--rate", "10MB/s"] if kind == "bandwidth" else []
@@ -93,7 +104,7 @@ def test_a_seed_is_drawn_anew_and_shown(nupa: Run, fabric: Fabric) -> None:
 
 def test_for_says_how_long(nupa: Run, fabric: Fabric) -> None:
     said = nupa("host0", "add", "drop", "--for", "90s", "--count", "1", "--seed", "3")
-    assert "again: nupa fault host0/1 add drop --count 1 --for 90s --seed 3\n" in said
+    assert "again: nupa fault host0 add drop --for 90s --count 1 --seed 3\n" in said
     (entry,) = fabric.faults()
     assert 0 < entry.fault.for_ns <= 90_000_000_000
     assert entry.left.startswith("1 hit, ")

@@ -14,7 +14,7 @@ import pytest
 
 from nupa.base.holders import dying_are_gone
 from nupa.core.segment import Segment
-from nupa.fabric import Fabric, FabricError, LocalError, registry
+from nupa.fabric import Fabric, FabricError, LocalError, registry, users
 from nupa.topology.file import load
 from nupa.topology.topology import HostConfig, SegmentConfig, SwitchConfig, Topology, star
 from nupa.verbs import Context
@@ -285,7 +285,7 @@ def test_hosts_are_leased_in_turn_and_freed_on_close() -> None:
     assert host.name == "host1"
     named, host = Fabric.lease("default", "host2", small)
     assert host.name == "host2"
-    assert registry.leases(again._segment, 2) == 2
+    assert users.leases(again._segment, 2) == 2
     for fabric in (*(fabric for fabric, _ in leased), again, named):
         fabric.close()
     assert registry.names() == []
@@ -307,10 +307,10 @@ def test_a_lease_dies_with_its_holder() -> None:
         os.read(os.pipe()[0], 1)
     assert os.read(ready, 1) == b"1"
     with Fabric.open() as fabric:
-        assert registry.leases(fabric._segment, 0) == 1
+        assert users.leases(fabric._segment, 0) == 1
         os.kill(child, 9)
         os.waitpid(child, 0)
-        assert registry.leases(fabric._segment, 0) == 0
+        assert users.leases(fabric._segment, 0) == 0
     os.close(ready)
     os.close(told)
     Fabric.remove("default")

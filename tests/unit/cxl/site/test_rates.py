@@ -18,7 +18,9 @@ def test_the_command_measures(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(found) == set(rates.Rates._fields)
     assert all(value > 1000 for value in found.values())
     assert main([*quick, "--ways", "1"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["c"]
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head == "CXL.mem REQUESTS          WRITES, M/s  READS, M/s"
+    assert [row.split("  ")[0] for row in rows] == ["calls in C, each of 64 B"]
     for wrong in (["--seconds", "0"], ["--seconds", "x"], ["--ways", "3"]):
         with pytest.raises(SystemExit):
             main([*quick, *wrong])
