@@ -80,11 +80,11 @@ class SocketTransport:
     another user's."""
 
     def __init__(self, name: str) -> None:
+        path = str(path_of(name))
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.settimeout(_TIMEOUT_S)
         self._assembler = Assembler(None)
         self._told = 0
-        path = str(path_of(name))
         try:
             connect_own(self._sock, path)
         except LocalError:
