@@ -15,7 +15,8 @@
  *   hosts.c     the hosts, and the addresses of loopback that stand for theirs
  *   listeners.c the listener of a host at a TCP port, found in /proc
  *
- * memory.c serves the program's changes of memory that it registered. */
+ * memory.c serves the program's changes of memory that it registered; netlink/ answers for the
+ * kernel where programs ask it for RDMA devices (NETLINK_RDMA). */
 #ifndef NUPA_SHIM_H
 #define NUPA_SHIM_H
 

@@ -9,6 +9,7 @@
 
 #include "base/hint.h"
 #include "shim/call.h"
+#include "shim/netlink.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -146,6 +147,8 @@ NUPA_SHIM_WRAPPER int connect(int fd, const struct sockaddr *addr, socklen_t byt
 	enum way way;
 	CALL(connect);
 
+	if (nupa_netlink_is_ours(fd))
+		return nupa_netlink_connect(fd, addr, bytes);
 	if (__builtin_expect(!nupa_shim_may_lead_to_a_host(addr, bytes), 1))
 		return next(fd, addr, bytes);
 	way = way_to(fd, addr, bytes, &to);
@@ -168,6 +171,8 @@ NUPA_SHIM_WRAPPER int bind(int fd, const struct sockaddr *addr, socklen_t bytes)
 	struct nupa_shim_target to;
 	CALL(bind);
 
+	if (nupa_netlink_is_ours(fd))
+		return nupa_netlink_bind_to(fd, addr, bytes);
 	if (__builtin_expect(nupa_shim_may_lead_to_a_host(addr, bytes), 0) &&
 	    nupa_shim_target(addr, bytes, &to) && is_internet_socket(fd) && to.host >= 0 &&
 	    (uint32_t)to.host == nupa_shim_net()->self)
@@ -216,6 +221,9 @@ NUPA_SHIM_WRAPPER ssize_t sendmsg(int fd, const struct msghdr *message, int flag
 	enum way way;
 	CALL(sendmsg);
 
+	if (nupa_netlink_is_ours(fd))
+		return nupa_netlink_send(fd, message->msg_iov, message->msg_iovlen,
+					 message->msg_name, message->msg_namelen);
 	if (__builtin_expect(!nupa_shim_may_lead_to_a_host(message->msg_name, message->msg_namelen),
 			     1))
 		return next(fd, message, flags);
@@ -235,6 +243,9 @@ NUPA_SHIM_WRAPPER ssize_t sendto(int fd, const void *data, size_t bytes, int fla
 {
 	CALL(sendto);
 
+	if (nupa_netlink_is_ours(fd))
+		return nupa_netlink_send(fd, &(struct iovec){ (void *)(uintptr_t)data, bytes }, 1,
+					 addr, addr_bytes);
 	if (__builtin_expect(!nupa_shim_may_lead_to_a_host(addr, addr_bytes), 1))
 		return next(fd, data, bytes, flags, addr, addr_bytes);
 	return sendmsg(fd,
@@ -249,7 +260,7 @@ NUPA_SHIM_WRAPPER ssize_t sendto(int fd, const void *data, size_t bytes, int fla
 
 NUPA_SHIM_WRAPPER int sendmmsg(int fd, struct mmsghdr *messages, unsigned int n, int flags)
 {
-	bool may = false;
+	bool may = nupa_netlink_is_ours(fd);
 	unsigned int sent;
 	CALL(sendmmsg);
 
@@ -270,33 +281,39 @@ NUPA_SHIM_WRAPPER int sendmmsg(int fd, struct mmsghdr *messages, unsigned int n,
 
 /* --- calls that return an address ---------------------------------------------------- */
 
-/* The kernel writes as much as there is room for, and says how much it would write. */
-#define WRAP_NAMED(type, name, parameters, ...)                                                    \
+/* The kernel writes as much as there is room for, and says how much it would write. *netlink*: what
+ * the call returns for a socket of NETLINK_RDMA. */
+#define WRAP_NAMED(type, name, netlink, parameters, ...)                                           \
 	NUPA_SHIM_WRAPPER type name parameters                                                     \
 	{                                                                                          \
 		const socklen_t room = addr && addr_bytes ? *addr_bytes : 0;                       \
 		type result;                                                                       \
 		CALL(name);                                                                        \
                                                                                                    \
+		if (nupa_netlink_is_ours(fd))                                                      \
+			return netlink;                                                            \
 		result = next(__VA_ARGS__);                                                        \
 		if (room && result >= 0)                                                           \
 			nupa_shim_unalias(addr, *addr_bytes < room ? *addr_bytes : room);          \
 		return result;                                                                     \
 	}
 
-WRAP_NAMED(int, getsockname, (int fd, struct sockaddr *addr, socklen_t *addr_bytes), fd, addr,
-	   addr_bytes)
-WRAP_NAMED(int, getpeername, (int fd, struct sockaddr *addr, socklen_t *addr_bytes), fd, addr,
-	   addr_bytes)
-WRAP_NAMED(int, accept, (int fd, struct sockaddr *addr, socklen_t *addr_bytes), fd, addr,
-	   addr_bytes)
-WRAP_NAMED(int, accept4, (int fd, struct sockaddr *addr, socklen_t *addr_bytes, int flags), fd,
-	   addr, addr_bytes, flags)
-WRAP_NAMED(ssize_t, recvfrom,
+WRAP_NAMED(int, getsockname, (nupa_netlink_name(nupa_netlink_port_id(fd), addr, addr_bytes), 0),
+	   (int fd, struct sockaddr *addr, socklen_t *addr_bytes), fd, addr, addr_bytes)
+WRAP_NAMED(int, getpeername, (nupa_netlink_name(0, addr, addr_bytes), 0),
+	   (int fd, struct sockaddr *addr, socklen_t *addr_bytes), fd, addr, addr_bytes)
+WRAP_NAMED(int, accept, next(fd, addr, addr_bytes),
+	   (int fd, struct sockaddr *addr, socklen_t *addr_bytes), fd, addr, addr_bytes)
+WRAP_NAMED(int, accept4, next(fd, addr, addr_bytes, flags),
+	   (int fd, struct sockaddr *addr, socklen_t *addr_bytes, int flags), fd, addr, addr_bytes,
+	   flags)
+WRAP_NAMED(ssize_t, recvfrom, nupa_netlink_receive_from(fd, data, bytes, flags, addr, addr_bytes),
 	   (int fd, void *data, size_t bytes, int flags, struct sockaddr *addr,
 	    socklen_t *addr_bytes),
 	   fd, data, bytes, flags, addr, addr_bytes)
 WRAP_NAMED(ssize_t, __recvfrom_chk,
+	   bytes > data_room ? next(fd, data, bytes, data_room, flags, addr, addr_bytes)
+			     : nupa_netlink_receive_from(fd, data, bytes, flags, addr, addr_bytes),
 	   (int fd, void *data, size_t bytes, size_t data_room, int flags, struct sockaddr *addr,
 	    socklen_t *addr_bytes),
 	   fd, data, bytes, data_room, flags, addr, addr_bytes)
@@ -306,6 +323,8 @@ NUPA_SHIM_WRAPPER ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 	ssize_t length;
 	CALL(recvmsg);
 
+	if (nupa_netlink_is_ours(fd))
+		return nupa_netlink_receive_message(fd, message, flags);
 	length = next(fd, message, flags);
 	if (length >= 0 && message->msg_name)
 		nupa_shim_unalias(message->msg_name, message->msg_namelen);
@@ -315,9 +334,15 @@ NUPA_SHIM_WRAPPER ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 NUPA_SHIM_WRAPPER int recvmmsg(int fd, struct mmsghdr *messages, unsigned int n, int flags,
 			       struct timespec *timeout)
 {
+	ssize_t length;
 	int got;
 	CALL(recvmmsg);
 
+	if (n && nupa_netlink_is_ours(fd)) { /* one at a time */
+		length = nupa_netlink_receive_message(fd, &messages[0].msg_hdr, flags);
+		messages[0].msg_len = length < 0 ? 0 : (unsigned int)length;
+		return length < 0 ? -1 : 1;
+	}
 	got = next(fd, messages, n, flags, timeout);
 	for (int i = 0; i < got; i++)
 		if (messages[i].msg_hdr.msg_name)

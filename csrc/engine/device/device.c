@@ -72,6 +72,11 @@ static const struct ibv_odp_caps odp_caps = {
 	},
 };
 
+uint64_t nupa_device_caps(void)
+{
+	return nupa_device_attr.device_cap_flags | CAP_FLUSH_GLOBAL | CAP_ATOMIC_WRITE;
+}
+
 int nupa_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
 			 struct ibv_device_attr_ex *attr, size_t attr_size)
 {
@@ -91,8 +96,7 @@ int nupa_query_device_ex(struct ibv_context *context, const struct ibv_query_dev
 	all.completion_timestamp_mask = UINT64_MAX;
 	all.cq_mod_caps = (struct ibv_cq_moderation_caps){ UINT16_MAX, UINT16_MAX };
 	all.hca_core_clock = 1000000; /* kHz: timestamps are nanoseconds */
-	all.device_cap_flags_ex =
-	    all.orig_attr.device_cap_flags | CAP_FLUSH_GLOBAL | CAP_ATOMIC_WRITE;
+	all.device_cap_flags_ex = nupa_device_caps();
 	all.phys_port_cnt_ex = 1;
 	memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
 	return 0;
@@ -111,16 +115,16 @@ int nupa_query_rt_values_ex(struct ibv_context *context, struct ibv_values_ex *v
 	return 0;
 }
 
-int nupa_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
-		    size_t attr_size)
+void nupa_host_port_attr(const struct nupa_fabric *fabric, uint32_t index,
+			 struct ibv_port_attr *attr)
 {
-	struct nupa_engine *engine = nupa_engine_of(context);
-	const struct nupa_host *host = &engine->fabric->hosts[engine->host];
-	const struct nupa_port *port = &engine->fabric->ports[host->port];
+	const struct nupa_host *host = &fabric->hosts[index];
+	const struct nupa_port *port = &fabric->ports[host->port];
 	bool ethernet = host->link_layer == NUPA_LINK_ETHERNET;
 	bool active = nupa_load_relaxed(&port->state) == NUPA_PORT_ACTIVE;
 	const struct nupa_port_rate rate = nupa_port_rate(port);
-	struct ibv_port_attr all = {
+
+	*attr = (struct ibv_port_attr){
 		.state = active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 		.max_mtu = IBV_MTU_4096,
 		.active_mtu = IBV_MTU_4096,
@@ -137,10 +141,18 @@ int nupa_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_po
 		.phys_state = active ? 5 : 3, /* LinkUp, Disabled */
 		.link_layer = (uint8_t)host->link_layer,
 	};
+}
+
+int nupa_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr,
+		    size_t attr_size)
+{
+	struct nupa_engine *engine = nupa_engine_of(context);
 	struct nupa_hw_counters hw;
+	struct ibv_port_attr all;
 
 	if (port_num != 1)
 		return EINVAL;
+	nupa_host_port_attr(engine->fabric, engine->host, &all);
 	if (!nupa_fabric_hw_counters(engine->fabric, engine->host, &hw)) {
 		all.bad_pkey_cntr = (uint32_t)hw.pkey_violations;
 		all.qkey_viol_cntr = (uint32_t)hw.qkey_violations;
@@ -165,25 +177,24 @@ int nupa_query_gid(struct ibv_context *context, uint8_t port_num, int index, uni
 	return 0;
 }
 
-/* nupa_net0 of this host, where it has one and the process is in its network namespace, else 0. */
-static uint32_t netdev_of(const struct nupa_engine *engine)
+uint32_t nupa_host_netdev(const struct nupa_fabric *fabric, uint32_t index)
 {
-	const struct nupa_host *host = &engine->fabric->hosts[engine->host];
+	const struct nupa_host *host = &fabric->hosts[index];
 	struct ifreq request = { .ifr_name = "nupa_net0" };
 	int fd;
-	uint32_t index = 0;
+	uint32_t netdev = 0;
 
-	if (nupa_gid_count(engine) == 1)
-		return 0;                                   /* InfiniBand */
+	if (host->link_layer != NUPA_LINK_ETHERNET)
+		return 0;
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* any: netdevice(7) */
 	if (fd < 0)
 		return 0;
 	if (ioctl(fd, SIOCGIFHWADDR, &request) == 0 &&
 	    !memcmp(request.ifr_hwaddr.sa_data, host->mac, sizeof(host->mac)) &&
 	    ioctl(fd, SIOCGIFINDEX, &request) == 0)
-		index = (uint32_t)request.ifr_ifindex;
+		netdev = (uint32_t)request.ifr_ifindex;
 	close(fd);
-	return index;
+	return netdev;
 }
 
 static void fill_gid_entry(struct nupa_engine *engine, uint32_t index, uint32_t netdev,
@@ -207,7 +218,7 @@ int nupa_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t g
 		return EINVAL;
 	if (gid_index >= (uint32_t)nupa_gid_count(engine))
 		return ENODATA;
-	fill_gid_entry(engine, gid_index, netdev_of(engine), &all);
+	fill_gid_entry(engine, gid_index, nupa_host_netdev(engine->fabric, engine->host), &all);
 	memcpy(entry, &all, entry_size < sizeof(all) ? entry_size : sizeof(all));
 	return 0;
 }
@@ -221,7 +232,7 @@ ssize_t nupa_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 
 	if (flags || n > max_entries)
 		return -EINVAL;
-	netdev = netdev_of(engine); /* the same for all */
+	netdev = nupa_host_netdev(engine->fabric, engine->host); /* the same for all */
 	for (size_t i = 0; i < n; i++) {
 		struct ibv_gid_entry entry;
 

@@ -29,6 +29,12 @@ void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq);
 #define NUPA_PART_ID 1
 #define NUPA_HW_VERSION 1
 extern const struct ibv_device_attr nupa_device_attr;
+uint64_t nupa_device_caps(void); /* device_cap_flags_ex */
+/* A host's port, without the counters of violations. */
+void nupa_host_port_attr(const struct nupa_fabric *fabric, uint32_t host,
+			 struct ibv_port_attr *attr);
+/* Its nupa_net0, where it has one and the process is in its network namespace, else 0. */
+uint32_t nupa_host_netdev(const struct nupa_fabric *fabric, uint32_t host);
 
 /* ops.c */
 void nupa_fill_ops(struct verbs_context *context);

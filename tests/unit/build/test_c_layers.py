@@ -47,6 +47,7 @@ LAYERS = (
     "capture/expand",
     "capture",
     "shim",
+    "shim/netlink",
     "libibverbs",
     "librdmacm",
     "librdmacm/rsockets",
