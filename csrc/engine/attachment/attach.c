@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Attachments of this process: which hosts of which fabrics it is on. */
 #define _GNU_SOURCE
+#include "base/rlimit.h"
 #include "engine/attachment/attachment.h"
 #include "engine/fault/fault_internal.h"
 #include "engine/net/net.h"
@@ -235,6 +236,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	int error;
 
 	if (!engine) {
+		nupa_limit_address_space(2 * fabric->geometry.arena_bytes);
 		snprintf(why, why_bytes, "no memory for an attachment");
 		errno = ENOMEM;
 		return NULL;
@@ -298,6 +300,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		nupa_fabric_free_slot(fabric, engine->slot_index);
 		engine_free(engine);
 		errno = -error;
+		nupa_limit_address_space(2 * fabric->geometry.arena_bytes);
 		return NULL;
 	}
 	return engine;

@@ -2,6 +2,7 @@
  * First contact: each side opens its own direction of the channel and tells the other, which opens
  * in return. */
 #include "engine/channel/channel.h"
+#include "base/rlimit.h"
 #include "engine/channel/apart.h"
 #include "segment/layout/geometry.h"
 #include "segment/ring/lines.h"
@@ -115,8 +116,10 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE || host >= engine->fabric->geometry.n_hosts)
 		return NULL;
 	arena = nupa_fabric_arena(engine->fabric, peer);
-	if (!arena)
+	if (!arena) {
+		nupa_limit_address_space(engine->fabric->geometry.arena_bytes);
 		return NULL;
+	}
 	channel = aligned_alloc(NUPA_CACHE_LINE_BYTES, (sizeof(*channel) + 63) & ~(size_t)63);
 	if (!channel)
 		return NULL;
