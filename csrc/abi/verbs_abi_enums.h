@@ -230,6 +230,7 @@ enum ibv_mr_init_attr_mask {
 enum ibv_parent_domain_init_attr_mask {
 	IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS = 1 << 0,
 	IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT = 1 << 1,
+	IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC = 1 << 2,
 };
 
 enum ibv_xrcd_init_attr_mask {
@@ -352,6 +353,7 @@ enum ibv_event_type {
 	IBV_EVENT_CLIENT_REREGISTER = 17,
 	IBV_EVENT_GID_CHANGE = 18,
 	IBV_EVENT_WQ_FATAL = 19,
+	IBV_EVENT_DEVICE_SPEED_CHANGE = 20,
 };
 
 /* --- Queue pairs --------------------------------------------------------------------- */

@@ -119,6 +119,7 @@ static const char *const event_type[] = {
 	[IBV_EVENT_CLIENT_REREGISTER] = "client reregistration",
 	[IBV_EVENT_GID_CHANGE] = "GID table change",
 	[IBV_EVENT_WQ_FATAL] = "WQ fatal",
+	[IBV_EVENT_DEVICE_SPEED_CHANGE] = "Device link speed change",
 };
 
 const char *ibv_event_type_str(enum ibv_event_type event)

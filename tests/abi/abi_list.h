@@ -1109,7 +1109,9 @@
 	FIELD(struct verbs_context, free_buf) \
 	FIELD(struct verbs_context, alloc_buf) \
 	FIELD(struct verbs_context, dm_export_dmabuf_fd) \
-	CONSTANT(IBV_REG_MR_MASK_BUF)
+	CONSTANT(IBV_REG_MR_MASK_BUF) \
+	CONSTANT(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC) \
+	CONSTANT(IBV_EVENT_DEVICE_SPEED_CHANGE)
 /* clang-format on */
 
 #endif

@@ -8,6 +8,7 @@ import errno
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,22 @@ json.dump(out, sys.stdout)
 """
 
 
-def probe(library: str) -> dict[str, Any]:
+#: The names that libraries before v65 do not know: IBV_EVENT_DEVICE_SPEED_CHANGE.
+YOUNG = (("ibv_event_type_str", 2 + 20),)
+
+
+def assert_same_answers(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Fails unless both probes are equal, but for names that an older library does not know."""
+    for name, at in YOUNG:
+        if theirs[name][at] == "unknown":
+            ours[name][at] = "unknown"
+    assert ours == theirs
+
+
+def probe(library: str, python: Sequence[str] = (sys.executable,)) -> dict[str, Any]:
     """Returns the results of the helpers of *library*; skips where it cannot be loaded."""
     done = subprocess.run(
-        [sys.executable, "-c", PROBE, library], capture_output=True, text=True, check=False
+        [*python, "-c", PROBE, library], capture_output=True, text=True, check=False
     )
     if done.returncode != 0 and "cannot open shared object" in done.stderr:
         pytest.skip("not installed: apt-get install libibverbs1")
@@ -66,8 +79,7 @@ def probe(library: str) -> dict[str, Any]:
 
 
 def test_the_helpers_answer_as_the_systems_library_does() -> None:
-    ours, system = probe(str(LIBRARY)), probe("libibverbs.so.1")
-    assert ours == system
+    assert_same_answers(probe(str(LIBRARY)), probe("libibverbs.so.1"))
 
 
 def test_the_helpers_know_what_programs_print() -> None:

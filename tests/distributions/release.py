@@ -61,19 +61,19 @@ class Release:
         found = (self.root / "usr" / _MULTIARCH, self.root / _MULTIARCH)
         return [path for path in found if path.is_dir()]
 
-    def command(self, program: str, *arguments: str) -> list[str]:
-        """Returns the command line of one of its programs, over our libraries."""
+    def command(self, program: str, *arguments: str, ours: bool = True) -> list[str]:
+        """Returns the command line of one of its programs, over our libraries or its own."""
         path = self.program(program)
-        folders = ":".join(map(str, [LIBRARIES, *self.libraries]))
+        folders = ":".join(map(str, [*([LIBRARIES] if ours else []), *self.libraries]))
         loader = self.library("ld-linux-x86-64.so.2")
         return [str(loader), "--argv0", program, "--library-path", folders, str(path), *arguments]
 
-    def python(self, *arguments: str) -> list[str]:
+    def python(self, *arguments: str, ours: bool = True) -> list[str]:
         """Returns the command line of its Python, which has its pyverbs."""
         version = "python" + ".".join(self.versions["python3"].split(".")[:2])
         usr = self.root / "usr"
         env = [f"PYTHONHOME={usr}", f"PYTHONPATH={usr / 'lib/python3/dist-packages'}"]
-        return ["env", *env, *self.command(version, "-B", *arguments)]
+        return ["env", *env, *self.command(version, "-B", *arguments, ours=ours)]
 
     def program(self, name: str) -> Path:
         found = [

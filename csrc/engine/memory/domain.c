@@ -68,8 +68,10 @@ int nupa_dealloc_td(struct ibv_td *ibv)
 static bool attr_ok(const struct ibv_context *context,
 		    const struct ibv_parent_domain_init_attr *attr)
 {
-	const uint32_t known =
-	    IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	/* A device that reaches all memory ignores the last. */
+	const uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+			       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
+			       IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
 
 	return attr->pd && attr->pd->context == context && !pd_of(attr->pd)->parent &&
 	       (!attr->td || attr->td->context == context) && !(attr->comp_mask & ~known) &&

@@ -175,7 +175,7 @@ TEST(malformed_parent_domains_are_refused)
 	struct ibv_td_init_attr td_attr = { .comp_mask = 1 };
 	struct ibv_parent_domain_init_attr attr = { 0 };
 	struct ibv_td *td;
-	struct ibv_pd *parent;
+	struct ibv_pd *parent, *hinted;
 
 	other = end_open(fabric, &end_defaults);
 	CHECK(!nupa_alloc_td(end->context, &td_attr));
@@ -191,8 +191,11 @@ TEST(malformed_parent_domains_are_refused)
 	attr.pd = other->pd;
 	CHECK(!nupa_alloc_parent_domain(end->context, &attr));
 	attr.pd = end->pd;
-	attr.comp_mask = 1u << 9;
+	attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC << 1;
 	CHECK(!nupa_alloc_parent_domain(end->context, &attr));
+	attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
+	CHECK(hinted = nupa_alloc_parent_domain(end->context, &attr));
+	CHECK_EQ(nupa_dealloc_pd(hinted), 0);
 	attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS; /* and none given */
 	CHECK(!nupa_alloc_parent_domain(end->context, &attr));
 	CHECK_EQ(nupa_dealloc_pd(parent), 0);

@@ -76,6 +76,7 @@ class ibv_parent_domain_init_attr_mask(IntFlag):
 
     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS = 1 << 0
     IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT = 1 << 1
+    IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC = 1 << 2
 
 
 class ibv_xrcd_init_attr_mask(IntFlag):

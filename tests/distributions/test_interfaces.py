@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.abi import test_layout, test_rdmacm, test_symbols
+from tests.abi import test_helpers, test_layout, test_rdmacm, test_symbols
 from tests.distributions.release import LIBRARIES, Release
 
 pytestmark = pytest.mark.timeout(600)  # the first test of a release downloads it
@@ -25,6 +25,11 @@ CLIENTS = (
     "lib/x86_64-linux-gnu/rsocket/*.so*",
     "lib/python3/dist-packages/pyverbs/**/*.so",
 )
+
+
+def test_its_helpers_answer_as_ours(release: Release) -> None:
+    theirs = test_helpers.probe("libibverbs.so.1", release.python(ours=False))
+    test_helpers.assert_same_answers(test_helpers.probe(str(LIBRARIES / "libibverbs.so.1")), theirs)
 
 
 def is_elf(path: Path) -> bool:
