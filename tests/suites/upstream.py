@@ -31,7 +31,7 @@ RUNNER = HERE / "runner.py"
 DEBIAN_TESTS = Path("/usr/share/doc/rdma-core/tests")
 PYPI = HERE.parents[1] / "build" / "pyverbs"  # made by build_pyverbs
 PYPI_VERSION = 59
-DEVICE, NETDEV = "nupa_rdma0", "nupa_net0"
+NETDEV = "nupa_net0"
 POOL_BYTES = 64 << 20  # the suite takes half of the device memory that there is
 DEADLINE_S = 60.0  # of a module: what takes longer hangs
 
@@ -121,25 +121,21 @@ class Suite:
 
 
 def _write_tools(host: HostInfo, scratch: Path) -> Path:
-    """Returns a folder with `ip` and `rdma`, which the suite asks for the device's network
+    """Returns a folder with `ip`, which the suite asks for the addresses of the device's network
     interface.
 
-    The kernel knows neither the device nor the interface; to other questions they are the system's.
+    The kernel does not know the interface; to other questions it is the system's.
     """
     folder = scratch / "bin"
     folder.mkdir()
     address = {"family": "inet", "local": host.ipv4, "prefixlen": 24}
-    answers = {
-        ("ip", f"-j addr show {NETDEV}"): {"address": host.mac, "addr_info": [address]},
-        ("rdma", "link show -j"): {"ifname": DEVICE, "port": 1, "netdev": NETDEV},
-    }
-    for (tool, question), answer in answers.items():
-        path = folder / tool
-        path.write_text(
-            f'#!/bin/sh\n[ "$*" = \'{question}\' ] || exec {shutil.which(tool) or "false"} "$@"\n'
-            f"echo '{json.dumps([answer])}'\n"
-        )
-        path.chmod(0o755)
+    answer = [{"address": host.mac, "addr_info": [address]}]
+    path = folder / "ip"
+    path.write_text(
+        f"#!/bin/sh\n[ \"$*\" = '-j addr show {NETDEV}' ] || "
+        f"exec {shutil.which('ip') or 'false'} \"$@\"\necho '{json.dumps(answer)}'\n"
+    )
+    path.chmod(0o755)
     return folder
 
 
