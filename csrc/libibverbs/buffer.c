@@ -71,24 +71,27 @@ struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr
 	return nupa_reg_mr(pd, addr, length, (uintptr_t)addr, required_access(access));
 }
 
-/* Memory at an address; dma-bufs and DMA handles are not offered. */
+/* Memory at an address, or a dma-buf; DMA handles are not offered. */
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr)
 {
 	const uint64_t mask = attr->comp_mask;
-	const uint64_t offered = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_BUF;
-	uint64_t iova = (uintptr_t)attr->addr;
+	const uint64_t dmabuf = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
+	const uint64_t memory = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_BUF;
+	int access = required_access(attr->access);
 
 	/* attr->buf is there only where the mask says so: before v64 the structure ended earlier.
 	 */
-	if (mask & IBV_REG_MR_MASK_BUF &&
-	    (mask & (IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET) || !attr->buf ||
-	     attr->buf->pd != pd || !is_inside(attr->buf, attr->addr, attr->length)))
+	if (mask & IBV_REG_MR_MASK_BUF && (mask & dmabuf || !attr->buf || attr->buf->pd != pd ||
+					   !is_inside(attr->buf, attr->addr, attr->length)))
 		return fail(EINVAL);
-	if (mask & ~offered)
+	if (mask & ~(memory | dmabuf | IBV_REG_MR_MASK_IOVA))
 		return fail(EOPNOTSUPP);
-	if (!(mask & IBV_REG_MR_MASK_ADDR))
+	if (mask == (dmabuf | IBV_REG_MR_MASK_IOVA))
+		return nupa_reg_dmabuf_mr(pd, attr->fd_offset, attr->length, attr->iova, attr->fd,
+					  access);
+	if (mask & dmabuf || !(mask & IBV_REG_MR_MASK_ADDR))
 		return fail(EINVAL);
-	if (mask & IBV_REG_MR_MASK_IOVA)
-		iova = attr->iova;
-	return nupa_reg_mr(pd, attr->addr, attr->length, iova, required_access(attr->access));
+	return nupa_reg_mr(pd, attr->addr, attr->length,
+			   mask & IBV_REG_MR_MASK_IOVA ? attr->iova : (uintptr_t)attr->addr,
+			   access);
 }

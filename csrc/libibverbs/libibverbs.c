@@ -149,6 +149,12 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 	return nupa_reg_mr(pd, addr, length, iova, required_access((int)access));
 }
 
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access)
+{
+	return nupa_reg_dmabuf_mr(pd, offset, length, iova, fd, required_access(access));
+}
+
 /* Its errors are negative codes, with errno beside them. */
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
 		 int access)

@@ -51,7 +51,7 @@ NUPA_REFUSAL void *unsupported_old_null(void)
 	X(ibv_read_comp_cntr) X(ibv_read_err_comp_cntr) X(ibv_set_comp_cntr) \
 	X(ibv_set_err_comp_cntr)
 #define NUPA_PUBLIC_REFUSED_NULL(X) \
-	X(ibv_alloc_dmah) X(ibv_create_comp_cntr) X(ibv_reg_dmabuf_mr)
+	X(ibv_alloc_dmah) X(ibv_create_comp_cntr)
 #define NUPA_PUBLIC_REFUSED_NEGATIVE(X) \
 	X(ibv_dm_export_dmabuf_fd)
 #define NUPA_PUBLIC_IGNORED(X) \

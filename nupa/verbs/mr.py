@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-import errno
-import mmap
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
-from nupa.core.buffers import borrow
 from nupa.verbs.base import PyverbsCM, closed, expect
-from nupa.verbs.base.errors import PyverbsError, PyverbsRDMAError, PyverbsUserError, made, refuse
+from nupa.verbs.base.buffers import HUGE_PAGE_SIZE, WRITING, allocate, buffer_of
+from nupa.verbs.base.errors import PyverbsRDMAError, PyverbsUserError, made, refuse
 from nupa.verbs.base.fields import WhileOpen, table
 from nupa.verbs.device.dm import DM
-from nupa.verbs.device.dmabuf import DmaBuf
+from nupa.verbs.device.dmabuf import DmaBuf, mapped
 from nupa.verbs.enums import (
-    IBV_ACCESS_HUGETLB,
     IBV_ACCESS_LOCAL_WRITE,
-    IBV_ACCESS_REMOTE_ATOMIC,
-    IBV_ACCESS_REMOTE_WRITE,
     IBV_ACCESS_ZERO_BASED,
     IBV_REREG_MR_CHANGE_PD,
     IBV_REREG_MR_CHANGE_TRANSLATION,
@@ -36,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DMMR",
+    "HUGE_PAGE_SIZE",
     "MR",
     "MW",
     "DmaBufMR",
@@ -46,9 +42,6 @@ __all__ = [
     "rereg_error_to_str",
 ]
 
-HUGE_PAGE_SIZE = 0x200000
-_MAP_HUGETLB = 0x40000
-_WRITING = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC
 _SIZE_MAX = (1 << 64) - 1
 
 
@@ -91,11 +84,11 @@ class MR(PyverbsCM):
             pd, access = _of_id(creator, access)
         parent = pd._c or closed(pd)
         if not isinstance(length, int):
-            self._memory, length = _from_buffer(length, access)
+            self._memory, length = buffer_of(length, access)
         elif address is not None:
             self._memory = ffi.cast("char *", address)
         elif length > 0:
-            self._memory = ffi.from_buffer(_allocate(length, access))
+            self._memory = ffi.from_buffer(allocate(length, access))
         elif length < 0:
             raise PyverbsUserError(f"A region cannot have a length of {length} bytes")
         pointer = ffi.NULL if self._memory is None else self._memory
@@ -114,7 +107,7 @@ class MR(PyverbsCM):
                 f"Failed to register a MR. length: {length}, access flags: "
                 f"{ibv_access_flags(access)!r}",
                 remedy=""
-                if access & IBV_ACCESS_LOCAL_WRITE or not access & _WRITING
+                if access & IBV_ACCESS_LOCAL_WRITE or not access & WRITING
                 else "remote write and remote atomic access need local write too",
             )
         self._imported = handle is not None
@@ -222,12 +215,15 @@ class MR(PyverbsCM):
     def _at(self, offset: int, length: int, verb: str) -> Any:
         if self._memory is None or length < 0:
             raise PyverbsUserError(f"The MR buffer isn't allocated or length {length} is invalid")
-        if offset < 0 or offset + length > self._length:
+        self._check_inside(offset, length, verb)
+        return self._memory + offset
+
+    def _check_inside(self, offset: int, length: int, verb: str) -> None:
+        if offset < 0 or length < 0 or offset + length > self._length:
             raise PyverbsUserError(
                 f"Invalid offset {offset}: cannot {verb} {length} bytes there in a region of "
                 f"{self._length}"
             )
-        return self._memory + offset
 
     def sge(self, offset: int = 0, length: int | None = None) -> SGE:
         """Returns a scatter-gather element of this region: *length* bytes (None: the rest)."""
@@ -287,22 +283,82 @@ class DMMR(MR):
 
 
 class DmaBufMR(MR):
-    """A region of *length* bytes of a dma-buf, from *offset* bytes into it on."""
+    """A region of *length* bytes of a dma-buf, from *offset* bytes into it on.
+
+    dmabuf: a DmaBuf, the descriptor of any dma-buf that can be mapped, or None: memory of its own.
+    Addresses in work requests count from the dma-buf's start: the region's first byte is *offset*.
+    PyverbsRDMAError: EBADF, EINVAL for another file or beyond its end, EOPNOTSUPP for memory that
+    processors cannot map.
+    """
+
+    dmabuf: DmaBuf | int | None
+    offset: int
 
     def __init__(
         self,
-        pd: PD,  # noqa: ARG002
-        length: int,  # noqa: ARG002
-        access: int,  # noqa: ARG002
-        dmabuf: DmaBuf | int | None = None,  # noqa: ARG002
-        offset: int = 0,  # noqa: ARG002
-        gpu: int = 0,  # noqa: ARG002
-        gtt: int = 0,  # noqa: ARG002
+        pd: PD,
+        length: int,
+        access: int,
+        dmabuf: DmaBuf | int | None = None,
+        offset: int = 0,
+        gpu: int = 0,
+        gtt: int = 0,
     ) -> None:
-        raise PyverbsRDMAError("Failed to register a dma-buf MR", errno.EOPNOTSUPP)
+        expect(pd, PD, "pd")
+        parent = pd._c or closed(pd)
+        self._own = DmaBuf(length + offset, gpu, gtt) if dmabuf is None else None
+        dmabuf = self._own if dmabuf is None else dmabuf
+        if isinstance(dmabuf, DmaBuf):
+            self._fd = dmabuf._c or closed(dmabuf)
+        else:
+            self._fd = dmabuf
+        c = lib.nupa_reg_dmabuf_mr(parent, offset, length, offset, self._fd, int(access))
+        if not c:
+            refuse(
+                f"Failed to register a dma-buf MR. length: {length}, access flags: "
+                f"{ibv_access_flags(access)!r}"
+            )
+        self.dmabuf, self.offset = dmabuf, offset
+        self._belong(pd, c, length)
+        if isinstance(dmabuf, DmaBuf):
+            dmabuf._adopt(self)
 
-    offset: int
-    dmabuf: DmaBuf | int | None
+    def _forget(self) -> None:
+        super()._forget()
+        self.dmabuf = None
+        if self._own is not None:
+            self._own.close()
+
+    def write(self, data: str | Buffer, length: int | None = None, offset: int = 0) -> None:
+        """Writes as MR.write() does, through a mapping of its own."""
+        source = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
+        length = len(source) if length is None else length
+        if length > len(source):
+            raise PyverbsUserError(f"Asked to write {length} bytes of data that has {len(source)}")
+        at = self._start(offset, length, "write")
+        if length:
+            with mapped(self._fd, at + length, writing=True) as memory:
+                memory[at : at + length] = source[:length]
+
+    def read(self, length: int | None = None, offset: int = 0) -> bytes:
+        """Reads as MR.read() does, through a mapping of its own."""
+        length = max(0, self._length - offset) if length is None else length
+        at = self._start(offset, length, "read")
+        if not length:
+            return b""
+        with mapped(self._fd, at + length, writing=False) as memory:
+            return memory[at : at + length]
+
+    def _start(self, offset: int, length: int, verb: str) -> int:
+        if self._c is None:
+            closed(self)
+        self._check_inside(offset, length, verb)
+        return self.offset + offset
+
+    def sge(self, offset: int = 0, length: int | None = None) -> SGE:
+        """Returns a scatter-gather element of this region: *length* bytes (None: the rest)."""
+        length = self._length - offset if length is None else length
+        return SGE(self.offset + offset, length, self.lkey)
 
 
 class NullMR(MR):
@@ -318,32 +374,3 @@ def _of_id(creator: object, access: int) -> tuple[PD, int]:
     """Returns the PD of a CMID, and the access as rdma_reg_read and rdma_reg_write have it."""
     pd = getattr(creator, "pd", None)
     return expect(creator if pd is None else pd, PD, "creator"), access | IBV_ACCESS_LOCAL_WRITE
-
-
-def _from_buffer(source: Buffer, access: int) -> tuple[Any, int]:
-    """Returns the memory of an object with a buffer, which it keeps alive, and its bytes."""
-    try:
-        memory = borrow(source, writable=bool(access & _WRITING))
-    except TypeError:
-        raise PyverbsUserError(
-            f"Cannot register a {type(source).__name__}: give a number of bytes, or an object with "
-            "a contiguous buffer such as bytearray or numpy.ndarray"
-        ) from None
-    except (BufferError, ValueError) as error:
-        raise PyverbsUserError(
-            f"Cannot register this {type(source).__name__}: {error}. It has to be contiguous, and "
-            "writable unless access is for reading only"
-        ) from None
-    return memory, source.nbytes if isinstance(source, memoryview) else len(memory)
-
-
-def _allocate(length: int, access: int) -> mmap.mmap:
-    """Returns zeroed pages of this process alone."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    if access & IBV_ACCESS_HUGETLB:
-        flags |= _MAP_HUGETLB
-        length = -(-length // HUGE_PAGE_SIZE) * HUGE_PAGE_SIZE
-    try:
-        return mmap.mmap(-1, length, flags=flags)
-    except (OSError, OverflowError) as error:
-        raise PyverbsError(f"Failed to allocate MR buffer of size {length}: {error}") from None

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 from nupa.programs.pair import NUPA
@@ -15,6 +16,7 @@ from tests.programs.needs import needs
 from .machine import Machine, new_port
 
 ECHO = Path(__file__).with_name("echo.py")
+DMABUF = Path(__file__).with_name("dmabuf.py")
 #: Python starts twice for it, and Python is slow in a guest.
 NET_UP_S = 180.0
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+[\d.]+\s", re.MULTILINE)
@@ -49,6 +51,12 @@ def pingpong(machine: Machine, server: str, client: str, name: str) -> None:
         (server, command), (client, [*command, server]), machine.tcp(server, port)
     ):
         assert f"{rounds} iters in" in told.stdout, told.describe()
+
+
+def register_dmabuf(machine: Machine, host: str) -> None:
+    """Registers memory of /dev/udmabuf, which the guests' kernel has, by the drop-in library."""
+    told = machine.run(host, [sys.executable, "-P", "-S", str(DMABUF)])
+    assert told.stdout == "registered\n", told.describe()
 
 
 def rping(machine: Machine, server: str, client: str) -> None:

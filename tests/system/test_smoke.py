@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .machine import Machine, StallError, booted
-from .programs import copy_file, iperf3, net_up, perftest, rping
+from .programs import copy_file, iperf3, net_up, perftest, register_dmabuf, rping
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(900)]
 
@@ -20,6 +20,7 @@ def _exchange(machine: Machine, folder: Path) -> None:
     copy_file(machine, "host0", "host1", 8 << 20, folder)
     perftest(machine, "host0", machine.here, "ib_send_lat", "-s", "64")
     rping(machine, machine.here, "host1")
+    register_dmabuf(machine, "host0")
     net_up(machine, "host0", "host1")
     iperf3(machine, "host0", "host1")
 

@@ -130,6 +130,8 @@ static bool find_memory(struct nupa_engine *engine, struct nupa_channel *channel
 		window->base = (uint8_t *)(uintptr_t)window->va;
 		return true;
 	}
+	if (window->access & NUPA_MR_ENTRY_RELAYED)
+		return false;
 	if (entry->shared_off != UINT64_MAX && nupa_window_may_share(engine, channel)) {
 		window->base = map_shared(channel, entry->shared_off, window->length);
 		window->mapped = window->base != NULL;

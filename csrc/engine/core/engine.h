@@ -114,6 +114,7 @@ struct nupa_engine {
 	struct nupa_trace_header *tracer; /* our ring of records; NULL: it has no memory yet */
 	uint32_t trace_records;           /* how many were written */
 	uint32_t foreign_regions;         /* over pool memory of exporters */
+	uint32_t dmabufs;                 /* regions of dma-bufs */
 	uint32_t pds_made, pd_rounds;     /* numbers given out; how often they began anew */
 	struct nupa_cm *cm;               /* connection management; NULL until it is used */
 	uint64_t cm_timer_ns; /* when its timers run, 0: never; set with the lock, read without */

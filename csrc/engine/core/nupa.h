@@ -65,6 +65,8 @@ struct ibv_pd *nupa_alloc_parent_domain(struct ibv_context *context,
 					struct ibv_parent_domain_init_attr *attr);
 
 struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
+struct ibv_mr *nupa_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				  int fd, int access);
 int nupa_dereg_mr(struct ibv_mr *mr);
 /* 0, or an enum ibv_rereg_mr_err_code with errno beside it. */
 int nupa_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,

@@ -48,14 +48,15 @@ struct nupa_mr {
 	uint8_t *va;
 	int access;
 	uint32_t index;
-	uint32_t users;     /* memory windows bound to it */
-	uint32_t qpn;       /* a type 2 window: the only QP that it works on */
-	uint8_t kind;       /* enum nupa_mr_kind */
-	bool imported;      /* another handle of a region registered elsewhere */
-	uint32_t exporter;  /* slot of the process whose pool memory it is; 0: ours */
-	bool gone;          /* destroyed through another handle */
-	struct nupa_dm *dm; /* of device memory */
-	bool away;          /* its key is taken back for a while: a fork */
+	uint32_t users;             /* memory windows bound to it */
+	uint32_t qpn;               /* a type 2 window: the only QP that it works on */
+	uint8_t kind;               /* enum nupa_mr_kind */
+	bool imported;              /* another handle of a region registered elsewhere */
+	uint32_t exporter;          /* slot of the process whose pool memory it is; 0: ours */
+	bool gone;                  /* destroyed through another handle */
+	struct nupa_dm *dm;         /* of device memory */
+	struct nupa_dmabuf *dmabuf; /* of a dma-buf: its mapping; else NULL */
+	bool away;                  /* its key is taken back for a while: a fork */
 	struct nupa_mr_pages pages;
 	struct nupa_list bare_link; /* while `bare`, see mr_share.c */
 	bool bare;

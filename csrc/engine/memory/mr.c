@@ -45,6 +45,25 @@ int nupa_mr_access(enum nupa_mr_kind kind, int access)
 	return access;
 }
 
+int nupa_mr_register(struct nupa_mr *mr)
+{
+	struct nupa_engine *engine = nupa_engine_of(mr->ibv.context);
+	int error;
+
+	nupa_guard_renew();
+	nupa_mr_share_and_lock(engine, mr);
+	error = nupa_mr_place(engine, mr);
+	if (!error) {
+		engine->dmabufs += mr->dmabuf != NULL;
+		nupa_mr_expose(engine, mr);
+		container_of(mr->ibv.pd, struct nupa_pd, ibv)->users++;
+	}
+	nupa_engine_unlock(engine);
+	if (error)
+		nupa_mr_unshare(mr);
+	return error;
+}
+
 struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
 {
 	struct nupa_engine *engine = nupa_engine_of(pd->context);
@@ -67,17 +86,9 @@ struct ibv_mr *nupa_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_
 	mr->iova = iova;
 	mr->kind = (uint8_t)kind;
 	mr->access = nupa_mr_access(kind, access);
-	nupa_guard_renew();
-	nupa_mr_share_and_lock(engine, mr);
-	error = nupa_mr_place(engine, mr);
-	if (!error) {
-		nupa_mr_expose(engine, mr);
-		container_of(pd, struct nupa_pd, ibv)->users++;
-	}
-	nupa_engine_unlock(engine);
+	error = nupa_mr_register(mr);
 	if (!error)
 		return &mr->ibv;
-	nupa_mr_unshare(mr);
 fail:
 	free(mr);
 	errno = error;
@@ -94,6 +105,7 @@ static int end(struct nupa_engine *engine, struct nupa_mr *mr)
 	if (mr->dm)
 		mr->dm->users--;
 	engine->foreign_regions -= mr->exporter != 0;
+	engine->dmabufs -= mr->dmabuf != NULL;
 	container_of(mr->ibv.pd, struct nupa_pd, ibv)->users--;
 	return 0;
 }
@@ -104,6 +116,7 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 	struct nupa_mr *mr = nupa_mr_of(ibv);
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
 	struct nupa_mr_pages pages = { 0 };
+	struct nupa_dmabuf *dmabuf = NULL;
 	struct nupa_mr *region;
 	int error;
 
@@ -119,11 +132,14 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 	if (!error) {
 		region->gone = true;
 		pages = nupa_mr_take_pages(region);
+		dmabuf = region->dmabuf;
+		region->dmabuf = NULL;
 	}
 	nupa_engine_unlock(engine);
 	if (error)
 		return error;
 	nupa_promote_release(pages.ranges, pages.n);
+	nupa_dmabuf_release(dmabuf);
 	free(mr);
 	return 0;
 }

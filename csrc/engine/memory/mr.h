@@ -46,6 +46,12 @@ static inline bool nupa_mr_same_pd(const struct nupa_mr *mr, const struct nupa_q
 	return mr->ibv.pd && qp->ibv.pd && mr->ibv.pd->handle == qp->ibv.pd->handle;
 }
 
+/* Makes a region known, all of it but its key filled in: 0 or ENOMEM. */
+int nupa_mr_register(struct nupa_mr *mr);
+
+/* dmabuf.c: unmaps it, and lets go of its file; NULL: nothing. */
+void nupa_dmabuf_release(struct nupa_dmabuf *buf);
+
 /* mr_entry.c */
 /* Where it is in the pool; ~0: it is not. */
 uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr);

@@ -111,7 +111,8 @@ void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr)
 
 	SET(entry, access,
 	    (uint32_t)(mr->access & ~NUPA_ACCESS_PLAIN) |
-		(mr->kind == NUPA_MR_WINDOW ? NUPA_MR_ENTRY_WINDOW : 0));
+		(mr->kind == NUPA_MR_WINDOW ? NUPA_MR_ENTRY_WINDOW : 0) |
+		(mr->dmabuf ? NUPA_MR_ENTRY_RELAYED : 0));
 	SET(entry, pd, mr->qpn || !mr->ibv.pd ? 0 : mr->ibv.pd->handle);
 	SET(entry, qpn, mr->qpn);
 	SET(entry, iova, mr->iova);

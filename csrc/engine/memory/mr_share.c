@@ -58,7 +58,8 @@ void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr)
 	struct nupa_mr_pages *pages = &mr->pages;
 	int n;
 
-	if ((mr->kind != NUPA_MR_MEMORY && mr->kind != NUPA_MR_ON_DEMAND) ||
+	/* Nor is a dma-buf written to by peers' system calls. */
+	if ((mr->kind != NUPA_MR_MEMORY && mr->kind != NUPA_MR_ON_DEMAND) || mr->dmabuf ||
 	    !(mr->access & REACHED) || !mr->length)
 		return;
 	pthread_mutex_lock(&bare_lock);

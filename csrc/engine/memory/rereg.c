@@ -28,9 +28,9 @@ static bool well_formed(const struct nupa_mr *mr, int flags, const struct ibv_pd
 		return false;
 	if (access && !(flags & IBV_REREG_MR_CHANGE_ACCESS))
 		return false;
-	/* Nor are null regions, device memory and imported regions changed. */
+	/* Nor are null regions, device memory, dma-bufs and imported regions changed. */
 	return (mr->kind == NUPA_MR_MEMORY || mr->kind == NUPA_MR_ON_DEMAND) && !mr->dm &&
-	       !mr->imported && !mr->exporter && !mr->gone;
+	       !mr->dmabuf && !mr->imported && !mr->exporter && !mr->gone;
 }
 
 static int prepare(const struct nupa_mr *mr, int flags, struct change *change)

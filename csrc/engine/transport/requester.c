@@ -179,6 +179,18 @@ static void issued(struct nupa_qp *qp, struct nupa_wqe *wqe, uint8_t state)
 		nupa_retry_sent(qp);
 }
 
+/* The kernel reads none of such memory for the receiver. */
+static bool is_of_dmabuf(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
+{
+	for (uint32_t i = 0; i < wqe->n_sge; i++) {
+		const struct nupa_mr *mr = nupa_mr_find(qp->engine, wqe->sge[i].lkey);
+
+		if (mr && mr->dmabuf)
+			return true;
+	}
+	return false;
+}
+
 /* I6 of retry.c: as it went before, if it did. */
 static bool goes_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
 {
@@ -186,7 +198,8 @@ static bool goes_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
 		return wqe->pulled;
 	/* UC waits for no receiver, so its buffer cannot. */
 	return wqe->length_bytes > SEND_STAGED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
-	       qp->type == IBV_QPT_RC && nupa_channel_can_pull(qp->channel) && !qp->engine->trace;
+	       qp->type == IBV_QPT_RC && nupa_channel_can_pull(qp->channel) && !qp->engine->trace &&
+	       !(unlikely(qp->engine->dmabufs) && is_of_dmabuf(qp, wqe));
 }
 
 /* The same, larger: staged, pulled by the receiver, or in parts. */

@@ -71,6 +71,8 @@ NUPA_ASSERT_AT(struct nupa_resource_row, words, 16);
 
 /* In nupa_mr_entry.access: a bound window. */
 #define NUPA_MR_ENTRY_WINDOW (1u << 31)
+/* And there: memory that only its own process reaches.  Between processes, the owner moves it. */
+#define NUPA_MR_ENTRY_RELAYED (1u << 30)
 
 #define NUPA_RESOURCE_ROW_BITS 24u
 

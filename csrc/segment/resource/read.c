@@ -195,7 +195,7 @@ static void show_mr(const struct process *process, uint32_t index,
 	info->number = process->slot << NUPA_MR_INDEX_BITS | index;
 	info->pd = entry->pd;
 	info->key = entry->key;
-	info->access = entry->access & ~NUPA_MR_ENTRY_WINDOW;
+	info->access = entry->access & ~(NUPA_MR_ENTRY_WINDOW | NUPA_MR_ENTRY_RELAYED);
 	info->window = (entry->access & NUPA_MR_ENTRY_WINDOW) != 0;
 	info->place = entry->pool_off != UINT64_MAX     ? NUPA_MR_IN_POOL
 		      : entry->shared_off != UINT64_MAX ? NUPA_MR_IN_SHARED

@@ -33,6 +33,7 @@ from nupa.verbs import (
     connect_to,
 )
 from nupa.verbs import enums as e
+from nupa.verbs.mr import DmaBufMR
 
 ALL_ACCESS = (
     e.IBV_ACCESS_LOCAL_WRITE
@@ -152,10 +153,15 @@ class Verbs:
     # --- memory -------------------------------------------------------------------------------
 
     def register(
-        self, length: int, access: int = ALL_ACCESS, pd: int = -1, pool: bool = False
+        self,
+        length: int,
+        access: int = ALL_ACCESS,
+        pd: int = -1,
+        pool: bool = False,
+        dmabuf: bool = False,
     ) -> Region:
         memory: Any = self._fabrics[-1].alloc(length) if pool else length
-        mr = MR(self._pds[pd], memory, access)
+        mr = (DmaBufMR if dmabuf else MR)(self._pds[pd], memory, access)
         self._mrs.append(mr)
         return Region(len(self._mrs) - 1, mr.buf, mr.rkey, mr.length)
 
