@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, NoReturn
 
+from nupa.base.printable import printable
+
 _START_FIELD = 22  # of /proc/PID/stat, counted from 1 (proc_pid_stat(5))
 _GRACE_S = 3.0
 
@@ -54,7 +56,7 @@ def say(pid: int) -> str:
     """Returns 'sleep (pid 12)'; an empty text if there is no such process."""
     try:
         with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return f"{file.read().rstrip()} (pid {pid})"
+            return f"{printable(file.read().rstrip())} (pid {pid})"
     except (FileNotFoundError, ProcessLookupError):
         return ""
 

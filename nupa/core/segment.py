@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa._engine import ffi, lib
 from nupa.base.errors import FabricError, LocalError, NupaError, RemoteError
+from nupa.base.printable import printable
 
 if TYPE_CHECKING:
     from nupa.topology.topology import Topology
@@ -303,7 +304,7 @@ class Segment:
                 qps=info.qps,
                 mrs=info.mrs,
                 alive=bool(info.alive),
-                comm=text(info.comm),
+                comm=printable(text(info.comm)),
                 net_queue=info.net_queue,
             )
 

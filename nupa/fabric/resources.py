@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
+from nupa.base.printable import printable
 from nupa.core.mover import Mover
 from nupa.core.segment import check, text
 
@@ -56,7 +57,7 @@ def resources(
             common = {
                 "host": hosts[info.host].name,
                 "pid": info.pid,
-                "comm": text(info.comm),
+                "comm": printable(text(info.comm)),
                 "slot": info.slot,
                 "number": info.number,
             }

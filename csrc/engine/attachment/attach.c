@@ -233,6 +233,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 				      enum nupa_mover mover, char *why, size_t why_bytes)
 {
 	struct nupa_engine *engine = engine_alloc(fabric, host, mover);
+	char users[192];
 	int error;
 
 	if (!engine) {
@@ -264,11 +265,12 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		return NULL;
 	}
 	if (error) {
-		snprintf(
-		    why, why_bytes,
-		    "all %u attachments of fabric %s are in use: end a process (`nupa show`), or "
-		    "make it with more slots",
-		    fabric->geometry.n_slots - 1, nupa_fabric_name(fabric));
+		snprintf(why, why_bytes,
+			 "all %u attachments of fabric %s are in use, by %s: end a process%s",
+			 fabric->geometry.n_slots - 1, nupa_fabric_name(fabric),
+			 nupa_slots_named(fabric, users, sizeof(users)),
+			 fabric->geometry.n_slots < NUPA_SLOTS_MAX ? ", or make it with more slots"
+								   : "");
 		engine_free(engine);
 		errno = EUSERS;
 		return NULL;

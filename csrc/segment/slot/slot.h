@@ -29,6 +29,8 @@ void nupa_fabric_net_changed(struct nupa_fabric *fabric);
 /* slot.c: whether the process of that claim exists.  A slot that is being attached or reaped has no
  * settled start time: its pid alone counts. */
 bool nupa_slot_alive(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
+/* named.c: "ib_send_lat (pid 12), ...": the first owners, and how many more; *text*. */
+const char *nupa_slots_named(struct nupa_fabric *fabric, char *text, size_t bytes);
 /* process.c: whether its owner's program has ended; whether its pid means nothing here: it is of
  * another kernel or another pid namespace. */
 bool nupa_life_is_over(const struct nupa_slot *slot);

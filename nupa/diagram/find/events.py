@@ -7,11 +7,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 
+from nupa.base.printable import printable
 from nupa.diagram.find.event import Event, Way
 from nupa.diagram.find.frame_events import describe_frame
 from nupa.diagram.find.frames import Frames
 from nupa.diagram.find.record_events import describe_record
-from nupa.diagram.find.transfer import printable
 from nupa.packet.decode import records
 from nupa.packet.decode.columns import blocks_of
 from nupa.packet.pcapng.reader import Batch, PcapngError, Reader

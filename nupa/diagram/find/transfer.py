@@ -7,6 +7,7 @@ from enum import IntFlag
 from functools import lru_cache
 from typing import Any
 
+from nupa.base.printable import printable
 from nupa.base.quantity import say_bytes
 from nupa.core.levels import LEVELS
 from nupa.packet.tables.record import Flag, Kind
@@ -157,15 +158,6 @@ def qpn_text(qpn: int) -> str:
 def host_of(port: str) -> str:
     """Returns the host or switch in a port's name: `host0` of `host0/1`; empty if there is none."""
     return printable(port.rpartition("/")[0])
-
-
-def printable(name: str) -> str:
-    """Replaces control characters in a name from a file.
-
-    >>> printable("eth0\\x1b[2J")
-    'eth0?[2J'
-    """
-    return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def end_text(host: str, address: str, number: int) -> str:

@@ -142,7 +142,9 @@ def test_more_processes_than_slots_are_told_what_to_do(
 
     with pytest.raises(PeerError) as error:
         peers[3].attach("small")
-    assert "all 3 attachments of fabric small are in use" in error.value.text
+    assert "all 3 attachments of fabric small are in use, by " in error.value.text
+    assert all(f"(pid {peer.pid})" in error.value.text for peer in peers[:3])
+    assert "end a process, or make it with more slots" in error.value.text
 
     peers[1].kill()
     peers[3].attach("small")

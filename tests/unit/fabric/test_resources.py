@@ -136,6 +136,24 @@ def test_tables_of_queue_pairs_and_regions_are_printed_on_request(
     assert not any("PARTNER" in line or "KEY" in line for line in lines())
 
 
+def test_a_program_by_a_name_with_control_characters_does_not_reach_the_terminal(
+    fabric: Fabric, make_end: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    comm = Path("/proc/self/comm")
+    before = comm.read_bytes()
+    comm.write_bytes(b"bad\x1b[2J")
+    try:
+        make_end(0, e.IBV_QPT_RC)
+        assert main(["show", fabric.name, "--qps", "--mrs"]) == 0
+        assert main(["down", fabric.name]) == 1
+    finally:
+        comm.write_bytes(before.rstrip())
+    said = capsys.readouterr()
+    assert "bad?[2J (pid " in said.out
+    assert "bad?[2J (pid " in said.err
+    assert "\x1b" not in said.out + said.err
+
+
 def test_without_any_the_tables_say_so(
     fabric: Fabric,  # noqa: ARG001
     capsys: pytest.CaptureFixture[str],
