@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -165,3 +166,14 @@ def test_a_start_imports_no_netlink_library(net: Net) -> None:
     assert "nupa.netdev.state" in loaded
     slow = {"pyroute2", "asyncio", "dataclasses", "ipaddress", "pathlib", "socket", "subprocess"}
     assert not loaded & slow
+
+
+def test_rdma_link_names_the_interface_of_the_host(net: Net) -> None:
+    command = [needs("rdma", "iproute2"), "-j", "link"]
+    for host in ("host0", "host1"):
+        (link,) = json.loads(net.exec(host, command, shell=True).stdout)
+        assert (link["netdev"], link["state"]) == ("nupa_net0", "ACTIVE")
+        index = net.exec(host, ["cat", "/sys/class/net/nupa_net0/ifindex"]).stdout
+        assert link["netdev_index"] == int(index)
+    here = net.run(net.argv("run", "--host", "host0", "--", *command)).check().stdout
+    assert "netdev" not in json.loads(here)[0]
