@@ -24,7 +24,7 @@ PYTHON_FLAG = -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench soak build format lint style tidy sanitize check-c test-c test-py smoke \
+.PHONY: help demo test check bench soak build man format lint style tidy sanitize check-c test-c test-py smoke \
 	test-vm test-distributions rxe-captures check-fresh check-arm clean
 
 help: ## this list
@@ -61,6 +61,9 @@ soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of checked traffic wh
 		--output-on-failure --no-tests=error
 
 build: $(BUILD)/built.dev ## .venv/bin/nupa, nupa/_engine, _model, libibverbs.so.1, C tests, raw benchmarks
+
+man: $(VENV)/installed.dev $(BUILD)/built ## manual pages, from --help: man nupa, man nupa-run
+	$(BIN)/nupa man
 
 # --- set-up ------------------------------------------------------------------------------------
 

@@ -11,18 +11,10 @@ from nupa.cli import build_parser
 
 #: Commands that run for long, start other processes, or download.  Their lines are parsed only.
 PARSED_ONLY = (
-    *(
-        "capture",
-        "demo",
-        "dissector",
-        "doctor",
-        "fabric transactions",
-        "fm serve",
-        "perf",
-        "net up",
-    ),
-    *("model calibrate", "model sweep", "model validate", "vm demo", "vm start", "vm up"),
+    *("capture", "demo", "dissector", "doctor", "fabric transactions", "fm serve", "man", "perf"),
+    *("model calibrate", "model sweep", "model validate", "net up", "vm demo", "vm start", "vm up"),
 )
+_ENDLESS = ("--fo", "--real", "--netd", "--wa")  # and their abbreviations
 #: The only programs that a line runs.  No line has a slash elsewhere, so that no file is written
 #: but in the folder of the test.
 PROGRAMS = ("true", "false", "", "no-such-program", "/", "/dev/null", "./x")
@@ -152,8 +144,8 @@ class Lines:
 
 def is_run(line: Sequence[str]) -> bool:
     """Tells whether a line is run, and not only parsed."""
-    words = " ".join(line)
-    if any(word in ("--follow", "--realtime", "--netdev") for word in line):
+    words = f" {' '.join(line)} "
+    if any(word.startswith(_ENDLESS) for word in line):
         return False
     read = "-r" in line or "--fields" in line
-    return read or not any(name in words for name in PARSED_ONLY)
+    return read or not any(f" {name} " in words for name in PARSED_ONLY)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,18 +18,31 @@ from nupa.topology.topology import star
 from tests.unit.cli.command import Nupa
 
 #: Commands that use no fabric, by their first words.
-WITHOUT = ("dissector", "doctor", "demo", "fabric", "ls", "model", "trace", "vm ls")
+WITHOUT = (
+    "completion",
+    "dissector",
+    "doctor",
+    "demo",
+    "fabric",
+    "ls",
+    "man",
+    "model",
+    "trace",
+    "vm ls",
+)
 
 
-pytestmark = pytest.mark.usefixtures("folder", "up")
+pytestmark = pytest.mark.usefixtures("up")
 
 
 @pytest.fixture
-def up() -> Iterator[None]:
+def up(folder: Path) -> Iterator[None]:
     """Two fabrics are up, neither of them named `default`."""
+    assert registry.folder() == str(folder)
     for name, hosts in (("lab", 3), ("rack", 4)):
         Fabric.create(name, star(hosts)).close()
     yield
+    assert registry.folder() == str(folder)
     for name in registry.names():
         Fabric.remove(name)
 

@@ -32,6 +32,7 @@ from tests.unit.cli.fuzz import PORTS, PROGRAMS, Lines, is_run
 
 SEED = int(os.environ.get("NUPA_FUZZ_SEED") or SystemRandom().randrange(1 << 32))
 COUNT = int(os.environ.get("NUPA_FUZZ_LINES") or 1000)
+LINE_S = 20
 STEP = 256 << 20
 CAPTURE = Path(__file__).parents[2] / "data" / "rxe_any.pcap"
 #: 0: done; 1: an error; 2: a wrong command line; 126, 127: a program that cannot be started.
@@ -57,7 +58,8 @@ def guarded(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setenv("NUPA_QUIET", "1")
     monkeypatch.setenv("SHELL", "/bin/true")
     monkeypatch.chdir(home)
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+    handlers = {n: signal.getsignal(n) for n in signals}
     shutil.copy(CAPTURE, home / "x.pcap")
     shutil.copy(PRESET_FOLDER / "pair.toml", home / "x.toml")
     site = Site(2, [STEP], [4 * STEP], dynamic_bytes=2 * STEP)
@@ -69,13 +71,19 @@ def guarded(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield home
     for number, handler in handlers.items():
         signal.signal(number, handler)
+    assert registry.folder() == str(folder)
     for name in registry.names():
         Fabric.remove(name, force=True)
     assert sorted(folder.iterdir()) == []
 
 
-def restore() -> None:
+def too_long(_number: int, _frame: object) -> None:
+    raise TimeoutError(f"no end after {LINE_S} s")
+
+
+def restore(folder: Path) -> None:
     """Makes the two fabrics that a line may have taken down."""
+    assert registry.folder() == str(folder)  # no line reaches a fabric of the user
     for name in {"default", "lab"} - {*registry.names()}:
         Fabric.create(name, star(2, pool_bytes=16 << 20)).close()
 
@@ -103,29 +111,36 @@ def check(line: list[str], code: int, err: str) -> None:
 
 
 def test_no_command_line_ends_in_a_traceback(
-    guarded: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    guarded: Path,
+    folder: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines = Lines(Random(SEED))
     codes = set()
+    signal.signal(signal.SIGALRM, too_long)
     for number in range(COUNT):
-        restore()
+        restore(folder)
         line = lines.next()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+        signal.setitimer(signal.ITIMER_REAL, LINE_S)
         try:
             code = run(line)
         except BaseException as error:
             error.add_note(f"NUPA_FUZZ_SEED={SEED}, line {number}: nupa {shlex.join(line)}")
             raise
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         check(line, code, capfd.readouterr().err)
         codes.add(code)
     assert codes >= {0, 1, 2}
     assert guarded.exists()
 
 
-def test_the_command_itself_ends_in_the_same_ways(guarded: Path) -> None:
+def test_the_command_itself_ends_in_the_same_ways(guarded: Path, folder: Path) -> None:
     lines = Lines(Random(SEED + 1))
     tried = 0
-    restore()
+    restore(folder)
     while tried < 12:
         line = lines.next()
         if not is_run(line) or any("\x00" in word for word in line):
