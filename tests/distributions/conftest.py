@@ -10,9 +10,9 @@ import platform
 import pytest
 
 from tests.distributions.release import SUITES, Release, fetch, table
-from tests.programs.conftest import make_stage, stage
+from tests.programs.conftest import fabric, make_stage, stage
 
-__all__ = ["make_stage", "stage"]
+__all__ = ["fabric", "make_stage", "stage"]
 
 collect_ignore_glob = [] if os.environ.get("NUPA_DISTRIBUTIONS") else ["test_*.py"]
 _fetched: list[Release] = []

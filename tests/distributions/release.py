@@ -68,12 +68,17 @@ class Release:
         loader = self.library("ld-linux-x86-64.so.2")
         return [str(loader), "--argv0", program, "--library-path", folders, str(path), *arguments]
 
-    def python(self, *arguments: str, ours: bool = True) -> list[str]:
-        """Returns the command line of its Python, which has its pyverbs."""
+    def python(self, *arguments: str, ours: bool = True, preload: Path | None = None) -> list[str]:
+        """Returns the command line of its Python, which has its pyverbs.
+
+        *preload*: one of its own libraries, for this Python alone.
+        """
         version = "python" + ".".join(self.versions["python3"].split(".")[:2])
         usr = self.root / "usr"
         env = [f"PYTHONHOME={usr}", f"PYTHONPATH={usr / 'lib/python3/dist-packages'}"]
-        return ["env", *env, *self.command(version, "-B", *arguments, ours=ours)]
+        shell = ["sh", "-c", 'LD_PRELOAD="$0:$LD_PRELOAD" exec "$@"', str(preload)]
+        command = self.command(version, "-B", *arguments, ours=ours)
+        return ["env", *env, *(shell if preload else []), *command]
 
     def program(self, name: str) -> Path:
         found = [

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,13 +26,6 @@ PERFTEST = (
     "ib_read_lat",
     "ib_atomic_lat",
 )
-
-
-@pytest.fixture
-def fabric(stage: Stage) -> Iterator[Stage]:
-    stage.ok("up")
-    yield stage
-    stage.ok("down")
 
 
 def output(fabric: Stage, command: Sequence[str]) -> str:
