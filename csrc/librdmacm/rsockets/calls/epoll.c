@@ -24,8 +24,9 @@ struct repoll {
 	int fd;
 	uint32_t users; /* under sets_lock: its descriptor, and calls */
 	bool closed;
-	pthread_mutex_t waiting; /* R2 */
-	pthread_mutex_t lock;    /* guards what follows */
+	pthread_mutex_t lock;  /* guards what follows */
+	bool waiting;          /* R2 */
+	pthread_cond_t waited; /* waiting became false */
 	struct interest *interests;
 	size_t n, room, first; /* first: the next to be reported, so that none starves */
 };
@@ -64,8 +65,8 @@ static void put(struct repoll *set)
 	if (left)
 		return;
 	close(set->fd);
-	pthread_mutex_destroy(&set->waiting);
 	pthread_mutex_destroy(&set->lock);
+	pthread_cond_destroy(&set->waited);
 	free(set->interests);
 	free(set);
 }
@@ -78,6 +79,7 @@ static void announce(const struct repoll *set)
 /* As epoll_create1(2); -1 with errno EINVAL, EMFILE, ENFILE, ENOMEM. */
 int repoll_create(int flags)
 {
+	pthread_condattr_t attr;
 	struct repoll *set;
 
 	if (flags & ~EPOLL_CLOEXEC)
@@ -91,8 +93,11 @@ int repoll_create(int flags)
 		return -1;
 	}
 	set->users = 1;
-	pthread_mutex_init(&set->waiting, NULL);
 	pthread_mutex_init(&set->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&set->waited, &attr);
+	pthread_condattr_destroy(&attr);
 	pthread_mutex_lock(&sets_lock);
 	nupa_list_add(&sets, &set->link);
 	pthread_mutex_unlock(&sets_lock);
@@ -287,30 +292,45 @@ static int wait_in(struct repoll *set, struct epoll_event *events, int most, int
 	}
 }
 
-static struct timespec time_of(int64_t ns)
+/* False: the time passed while another thread waited. */
+static bool take_turn(struct repoll *set, int64_t deadline_ns)
 {
-	return (struct timespec){ ns / 1000000000, ns % 1000000000 };
+	const struct timespec until = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
+	bool taken;
+
+	pthread_mutex_lock(&set->lock);
+	while (set->waiting && !pthread_cond_timedwait(&set->waited, &set->lock, &until))
+		;
+	taken = !set->waiting;
+	set->waiting = true;
+	pthread_mutex_unlock(&set->lock);
+	return taken;
+}
+
+static void pass_turn(struct repoll *set)
+{
+	pthread_mutex_lock(&set->lock);
+	set->waiting = false;
+	pthread_cond_signal(&set->waited);
+	pthread_mutex_unlock(&set->lock);
 }
 
 /* As epoll_wait(2), level-triggered; -1 with errno EBADF, EINTR, EINVAL, ENOMEM. */
 int repoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout)
 {
 	int64_t deadline_ns = timeout < 0 ? RS_FOREVER : rs_now_ns() + timeout * RS_NS_PER_MS;
-	struct timespec until = time_of(deadline_ns);
 	struct repoll *set;
-	int got;
+	int got = 0;
 
 	if (maxevents <= 0)
 		return RS_ERROR(EINVAL);
 	set = find(epfd);
 	if (!set)
 		return RS_ERROR(EBADF);
-	if (pthread_mutex_clocklock(&set->waiting, CLOCK_MONOTONIC, &until)) {
-		put(set);
-		return 0; /* the time passed while another thread waited */
+	if (take_turn(set, deadline_ns)) {
+		got = wait_in(set, events, maxevents, deadline_ns);
+		pass_turn(set);
 	}
-	got = wait_in(set, events, maxevents, deadline_ns);
-	pthread_mutex_unlock(&set->waiting);
 	put(set);
 	return got;
 }
