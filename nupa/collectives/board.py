@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from nupa._engine import ffi, lib
 from nupa.base.closing import Closing
 from nupa.base.errors import LocalError, NupaError
+from nupa.base.process import say
 from nupa.collectives.rank import (
     CLOSING_S,
     FIND_S,
@@ -35,6 +36,7 @@ from nupa.collectives.rank import (
     is_orphan,
     release,
 )
+from nupa.memory.region import Owner
 from nupa.memory.window import Window
 
 if TYPE_CHECKING:
@@ -97,26 +99,28 @@ class Board(Closing):
     def _make(self, fabric: Fabric, host: HostInfo, stack: ExitStack) -> Window:
         """Makes the board of rank 0."""
         end_s = time.monotonic() + CLOSING_S
-        while not self._clear(fabric):
+        while owner := self._clear(fabric):
             if time.monotonic() > end_s:
-                raise LocalError(f"{self._what}: another process has this rank", errno.EEXIST)
+                raise LocalError(
+                    f"{self._what}: another process has this rank, on {owner}", errno.EEXIST
+                )
             time.sleep(FIND_S)
         size = HEAD_BYTES + self.size * (ROW_BYTES + _CARD_BYTES)
         self._region = fabric.pool.alloc(size, self._tag, "all", host=host)
         stack.callback(free_board, self._region)
         return stack.enter_context(Window(fabric, host, self._region))
 
-    def _clear(self, fabric: Fabric) -> bool:
-        """Removes a board of ranks that died; returns whether no other board has this name."""
-        clear = True
+    def _clear(self, fabric: Fabric) -> Owner | None:
+        """Removes a board of ranks that died; returns the owner of another board of this name."""
+        owner = None
         for region in fabric.pool.regions():
             if region.tag != self._tag:
                 continue
             if is_orphan(region):
                 release(region)
             else:
-                clear = False
-        return clear
+                owner = region.owner
+        return owner
 
     def _find(self, fabric: Fabric, host: HostInfo, end_s: float, stack: ExitStack) -> Window:
         """Finds the board that rank 0 made, or will make."""
@@ -156,8 +160,11 @@ class Board(Closing):
             )
         row = BoardRow(self.rank)
         # The process first claims the row, by its pid.
-        if self._atomic(lib.NUPA_WORD_COMPARE_SWAP, row.pid, os.getpid()) != 0:
-            raise LocalError(f"{self._what}: another process has this rank", errno.EEXIST)
+        if taken := self._atomic(lib.NUPA_WORD_COMPARE_SWAP, row.pid, os.getpid()):
+            raise LocalError(
+                f"{self._what}: another process has this rank, {say(taken) or f'pid {taken}'}",
+                errno.EEXIST,
+            )
         self.store(row.host, host.index)
         self.store(row.state, RankState.JOINED)
 

@@ -152,16 +152,18 @@ class Region:
             return
         if rc == -errno.ETIMEDOUT:
             raise RemoteError(
-                f"{self} is revoked, but a process still has its window, as if it were "
-                f"stopped: the memory is kept until the window is gone",
+                f"{self} is revoked, but still has windows in {self._window_owners()}, as if it "
+                f"were stopped: the memory is kept until the window is gone",
                 errno.ETIMEDOUT,
             )
         self._check(rc, "free", self._has_windows(rc, "close them first, or use force"))
 
     def _has_windows(self, rc: int, remedy: str) -> str:
-        """Names the processes that have windows, where *rc* is EBUSY."""
-        if rc != -errno.EBUSY:
-            return ""
+        """Explains EBUSY, if *rc* says that."""
+        return f"it has windows in {self._window_owners()}: {remedy}" if rc == -errno.EBUSY else ""
+
+    def _window_owners(self) -> str:
+        """Names the processes that have windows."""
         open_ = ffi.new("struct nupa_region_window[]", _WINDOWS_SAID)
         count = lib.nupa_region_windows_of(self.fabric.handle, self.id, open_, _WINDOWS_SAID)
         hosts = self.fabric.hosts
@@ -171,7 +173,7 @@ class Region:
             if one.host < len(hosts)
         ]
         more = [f"{count - _WINDOWS_SAID} more"] if count > _WINDOWS_SAID else []
-        return f"it has windows in {', '.join([*dict.fromkeys(names), *more])}: {remedy}"
+        return ", ".join([*dict.fromkeys(names), *more])
 
     def __enter__(self) -> Region:
         return self

@@ -9,9 +9,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Whether another slot is this queue already.  Each says that it is before it looks, so of two that
- * come at once one is refused, or both. */
-static bool is_taken(const struct nupa_fabric *fabric, uint32_t host, uint32_t queue, uint32_t own)
+/* The process whose slot is this queue already; 0: none.  Each says that it is before it looks, so
+ * of two that come at once one is refused, or both. */
+static uint32_t taken_by(const struct nupa_fabric *fabric, uint32_t host, uint32_t queue,
+			 uint32_t own)
 {
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++) {
 		uint32_t its_host, its_queue;
@@ -19,9 +20,9 @@ static bool is_taken(const struct nupa_fabric *fabric, uint32_t host, uint32_t q
 		if (slot != own && nupa_net_serves(fabric, slot, &its_host, &its_queue) &&
 		    its_host == host && its_queue == queue + 1 &&
 		    nupa_slot_alive(fabric, slot, nupa_slot_claim(&fabric->slots[slot])))
-			return true;
+			return NUPA_CLAIM_PID(nupa_slot_claim(&fabric->slots[slot]));
 	}
-	return false;
+	return 0;
 }
 
 static int go_public(struct nupa_net *net, bool takes_coalesced, char *why, size_t why_bytes)
@@ -32,6 +33,7 @@ static int go_public(struct nupa_net *net, bool takes_coalesced, char *why, size
 	int error =
 	    nupa_fabric_back(fabric, nupa_arena_offset(fabric, engine->slot_index) + net_off,
 			     sizeof(*net->counters));
+	uint32_t taker;
 
 	if (error)
 		return nupa_explain(error, why, why_bytes, "no memory for the counters of host %u",
@@ -43,10 +45,11 @@ static int go_public(struct nupa_net *net, bool takes_coalesced, char *why, size
 	nupa_exchange_seq(&engine->slot->net_queue,
 			  (net->queue + 1) | (takes_coalesced ? NUPA_NET_COALESCED : 0));
 	nupa_slot_flush_queue(fabric, engine->slot);
-	if (is_taken(fabric, engine->host, net->queue, engine->slot_index))
+	taker = taken_by(fabric, engine->host, net->queue, engine->slot_index);
+	if (taker)
 		return nupa_explain(-EBUSY, why, why_bytes,
-				    "queue %u of host %s's interface is served by another process",
-				    net->queue, fabric->hosts[engine->host].name);
+				    "queue %u of host %s's interface is served by pid %u",
+				    net->queue, fabric->hosts[engine->host].name, taker);
 	nupa_fabric_net_changed(fabric);
 	net->epoch_seen = nupa_load_acquire(fabric->net_epoch) - 1;
 	return 0;

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -235,7 +236,9 @@ def test_a_rank_has_one_process_and_all_agree_on_their_number() -> None:
         second = Communicator(NAME, 1, 2, fabric=fabric)
         thread.join()
         for rank in range(2):
-            with pytest.raises(LocalError, match="another process has this rank"):
+            with pytest.raises(
+                LocalError, match=rf"another process has this rank, .*\(pid {os.getpid()}\)"
+            ):
                 Communicator(NAME, rank, 2, fabric=fabric)
         closing = threading.Thread(target=second.close)
         closing.start()
