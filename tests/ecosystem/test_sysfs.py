@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -103,6 +104,7 @@ def test_a_path_relative_to_the_root_folder_finds_the_device_and_others_do_not(
     fabric: Lab,
 ) -> None:
     program = f"""
+import json
 import os
 for folder in ("/", "/usr"):
     fd = os.open(folder, os.O_RDONLY)
@@ -245,3 +247,46 @@ def test_the_counters_of_soft_roce_are_there_by_their_names(fabric: Lab) -> None
     port = counters_of(fabric, "host0", "counters")
     assert hw["sent_pkts"] == port["port_xmit_packets"] >= 300
     assert hw["rcvd_pkts"] == port["port_rcv_packets"] >= 300
+
+
+# --- resources ----------------------------------------------------------------------------
+
+HOLDER = """
+import time
+from nupa.verbs import *
+from nupa.verbs import enums as e
+with Context(name="nupa_rdma0") as ctx:
+    pd, cq = PD(ctx), CQ(ctx, 32)
+    mr = MR(pd, 5000, e.IBV_ACCESS_LOCAL_WRITE)
+    cap = QPCap(16, 16, 1, 1)
+    rc = QP(pd, QPInitAttr(e.IBV_QPT_RC, scq=cq, rcq=cq, cap=cap))
+    ud = QP(pd, QPInitAttr(e.IBV_QPT_UD, scq=cq, rcq=cq, cap=cap))
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_nupa_show_lists_what_rdma_res_lists(fabric: Lab) -> None:
+    rdma = needs("rdma", "iproute2")
+    with fabric.start(fabric.on("host0", sys.executable, "-c", HOLDER)) as holder:
+        holder.wait_said("ready", DEADLINE_S)
+        found = {
+            kind: json.loads(fabric.must(fabric.on("host0", rdma, "-j", "res", "show", kind)))
+            for kind in ("qp", "mr", "pd", "cq")
+        }
+        shown = fabric.show()
+    assert len(found["qp"]) == 2
+    for name, ours, theirs in [
+        ("qp", "number", "lqpn"),
+        ("qp", "type", "type"),
+        ("qp", "state", "state"),
+        ("qp", "pid", "pid"),
+        ("mr", "number", "mrn"),
+        ("mr", "length", "mrlen"),
+        ("mr", "pd", "pdn"),
+        ("pd", "number", "pdn"),
+        ("pd", "users", "users"),
+        ("cq", "number", "cqn"),
+        ("cq", "entries", "cqe"),
+    ]:
+        assert [row[ours] for row in shown[f"{name}s"]] == [row[theirs] for row in found[name]]
