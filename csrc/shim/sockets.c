@@ -133,10 +133,10 @@ static bool is_heard(int fd, const struct nupa_shim_target *to)
 	if (option_of(fd, SO_TYPE) != SOCK_STREAM || is_connected(fd) ||
 	    nupa_shim_listens(to, who, sizeof(who)))
 		return true;
-	nupa_hint(
-	    "no program of `nupa run` on %s listens at TCP port %u%s%s%s; those in `nupa shell` "
-	    "and `nupa net exec` are reached from there",
-	    host->name, to->port, *who ? " (but " : "", who, *who ? " does)" : "");
+	nupa_hint("no program of `nupa run` on %s listens at TCP port %u%s%s%s; those of "
+		  "`nupa run --net` "
+		  "and `nupa shell` are reached from there",
+		  host->name, to->port, *who ? " (but " : "", who, *who ? " does)" : "");
 	errno = ECONNREFUSED;
 	return false;
 }
@@ -158,7 +158,7 @@ NUPA_SHIM_WRAPPER int connect(int fd, const struct sockaddr *addr, socklen_t byt
 		return -1;
 	if (!bind_own(fd, &to)) {
 		nupa_hint("a datagram socket that is bound to a port alone is connected to %s in "
-			  "`nupa shell` only",
+			  "`nupa run --net` and `nupa shell` only",
 			  nupa_shim_net()->hosts[to.host].name);
 		errno = ENETUNREACH;
 		return -1;

@@ -213,6 +213,15 @@ class Fabric(OpenFabric):
             key=lambda host: max(attached[host.index], users.leases(self._segment, host.index)),
         )
 
+    def lease_net(self, host: HostInfo) -> None:
+        """Counts this fabric as a user of the host's network interface, until drop_net()."""
+        users.take_lease(self._segment, users.NET_LEASES + host.index)
+
+    def drop_net(self, host: HostInfo) -> int:
+        """Ends that use; returns how many other users the interface has."""
+        users.drop_lease(self._segment, users.NET_LEASES + host.index)
+        return users.leases(self._segment, users.NET_LEASES + host.index)
+
     def set_port(self, which: str | int, up: bool, *, wait: bool = True) -> None:
         """Sets a link, both ends of it, down or up; *which* as for port(), or a host's number.
 

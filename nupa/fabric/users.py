@@ -18,6 +18,8 @@ from nupa.core.segment import Segment
 # One range of bytes a host, far behind the segment's end, where a file may be locked, too.
 _LEASES_OFF = 1 << 60
 _LEASES_PER_HOST = 1 << 16
+#: Added to a host's number: the leases of its network interface (nupa/netdev/lent.py).
+NET_LEASES = 1 << 10
 # struct flock, fcntl(2): type, whence, start, len, pid; native alignment.
 _FLOCK = "hhqqi0q"
 
@@ -35,6 +37,13 @@ def take_lease(segment: Segment, host: int) -> None:
     raise LocalError(
         f"host {host} has {_LEASES_PER_HOST} programs: start this one on another", errno.EBUSY
     )
+
+
+def drop_lease(segment: Segment, host: int) -> None:
+    """Gives up the lease of *host* that this segment took."""
+    first = _LEASES_OFF + host * _LEASES_PER_HOST
+    lock = struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, first, _LEASES_PER_HOST, 0)
+    fcntl.fcntl(segment.fd, fcntl.F_OFD_SETLK, lock)
 
 
 def leases(segment: Segment, host: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from nupa.base.errors import FabricError, LocalError, NupaError
 from nupa.base.process import end, find_all
 from nupa.fabric import Fabric, registry
 from nupa.netdev import interface, namespace, state
-from nupa.netdev.state import State
+from nupa.netdev.state import HostNet, State
 
 
 class DownReport(NamedTuple):
@@ -60,21 +61,37 @@ def sweep(name: str) -> None:
 def take_away(found: State) -> dict[str, str]:
     """Removes all; returns the interfaces that stay, by host, and why.  The caller holds the
     lock."""
-    for pump in {host.pump for host in found.hosts.values()}:
+    left = _end(found.hosts.values())
+    end_strays(found.fabric)
+    state.forget(found.fabric)
+    return left
+
+
+def take_away_host(found: State, which: str) -> None:
+    """Removes the interface of one host, whose namespace is its own; the caller holds the lock."""
+    rest = {name: host for name, host in found.hosts.items() if name != which}
+    _end([found.hosts[which]])
+    if rest:
+        state.store(found._replace(hosts=rest))
+    else:
+        state.forget(found.fabric)
+
+
+def _end(hosts: Collection[HostNet]) -> dict[str, str]:
+    """Ends pumps and keepers; returns the interfaces that stay, by host, and why."""
+    for pump in {host.pump for host in hosts}:
         end(pump)
     left = {}
-    for host in found.hosts.values():
+    for host in hosts:
         # Also in a namespace of ours: programs in it would keep it, and the interface with it.
         if host.netns.alive:
             try:
                 namespace.run_in(host.netns, partial(_remove_interface, host.queues))
             except NupaError as error:
                 left[host.name] = str(error)
-    for keeper in {host.netns.holder for host in found.hosts.values() if host.netns.own}:
+    for keeper in {host.netns.holder for host in hosts if host.netns.own}:
         if keeper is not None:
             end(keeper)
-    end_strays(found.fabric)
-    state.forget(found.fabric)
     return left
 
 

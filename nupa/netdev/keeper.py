@@ -33,12 +33,14 @@ _USER_NAMESPACES = (
     "kernel.apparmor_restrict_unprivileged_userns=0; in a container: "
     "docker run --cap-add NET_ADMIN --cap-add SYS_ADMIN), or run it as root"
 )
+_STAY = b"k"
 
 
 class Keeper:
-    """A keeper, which ends with close() unless keep() was called, and with this process.
+    """A keeper, which ends with close() unless keep() or lend() was called, and with this process.
 
-    process: the keeper's; netns: its namespaces, all new.
+    process: the keeper's; netns: its namespaces, all new; lifeline: the path of the pipe whose last
+    writer's end ends a keeper that was not told to stay.
     """
 
     def __init__(self, path: str, count: int, beside: Netns | None = None) -> None:
@@ -71,6 +73,7 @@ class Keeper:
             raise _refusal(error.split())
         self._kept = False
         self.process: Process = process
+        self.lifeline = f"/proc/{pid}/fd/{go}"
         self.netns = [
             Netns(f"/proc/{pid}/fd/{fd}", inode, process, own=True)
             for fd, inode in zip(found[::2], found[1::2], strict=True)
@@ -78,11 +81,40 @@ class Keeper:
 
     def keep(self) -> None:
         """Lets it outlive this process."""
-        os.write(self._go, b"k")
+        os.write(self._go, _STAY)
         self._kept = True
 
+    def lend(self) -> int:
+        """Lets it live as long as the lifeline has writers; returns the first, which the caller
+        closes."""
+        self._kept = True
+        return os.dup(self._go)
+
+    @staticmethod
+    def grasp(lifeline: str) -> int:
+        """Returns a new writer of a keeper's lifeline, which the caller closes.
+
+        LocalError: the keeper has ended.
+        """
+        try:
+            return os.open(lifeline, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise LocalError(
+                f"the keeper of the namespace has ended ({lifeline}: {error.strerror}): try again",
+                error.errno or 0,
+            ) from error
+
+    @classmethod
+    def let_stay(cls, lifeline: str) -> None:
+        """Lets a lent keeper outlive all its users.  LocalError: it has ended."""
+        fd = cls.grasp(lifeline)
+        try:
+            os.write(fd, _STAY)
+        finally:
+            os.close(fd)
+
     def close(self) -> None:
-        """Ends it, unless keep() was called."""
+        """Ends it, unless keep() or lend() was called."""
         os.close(self._go)
         if not self._kept:
             end(self.process)

@@ -23,13 +23,16 @@ from nupa.base.state_file import field
 from nupa.fabric import meant, registry
 from nupa.netdev.namespace import Netns
 
-_VERSION = 2
+_VERSION = 3
 # A holder may be starting the pumps of many hosts.
 _LOCK_WAIT_S = 300.0
 
 
 class HostNet(NamedTuple):
-    """The interface of a host.  addresses: as assigned to it."""
+    """The interface of a host.  addresses: as assigned to it.
+
+    lifeline: the keeper's, of an interface that goes with its last user; else empty.
+    """
 
     name: str
     number: int  #: of the host in its fabric
@@ -40,6 +43,7 @@ class HostNet(NamedTuple):
     queues: int
     netns: Netns
     pump: Process
+    lifeline: str
 
 
 class State(NamedTuple):

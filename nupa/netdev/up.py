@@ -37,18 +37,21 @@ class Wish(NamedTuple):
     """The request.  hosts: names or numbers; empty: all.  None: as it is, or the default.
 
     netns: a path or a pid, for the namespace of one host; else `net up` makes one.
+    lent: new interfaces go with their last user, and are not made permanent.
     """
 
     hosts: Sequence[str] = ()
     mtu_bytes: int | None = None
     queues: int | None = None
     netns: str | None = None
+    lent: bool = False
 
 
 class UpReport(NamedTuple):
     """The result.  made: new hosts; up: all hosts that are up now.
 
     healed: by host, what was wrong, in words; lost: by host, why it stays broken.
+    lifeline: a writer of the lifeline of lent interfaces that are new, else -1; the caller's.
     """
 
     fabric: str
@@ -57,6 +60,7 @@ class UpReport(NamedTuple):
     healed: dict[str, list[str]]
     lost: dict[str, str]
     up: list[HostNet]
+    lifeline: int
 
 
 class _HostTask(NamedTuple):
@@ -96,7 +100,7 @@ def up(name: str | None, wish: Wish) -> UpReport:
                 undo.callback(Fabric.remove, fabric.name)
                 undo.callback(fabric.close)
         with state.lock(fabric.name):
-            return _up_locked(fabric, made_fabric, _of_this_machine(fabric, wish), undo)
+            return up_locked(fabric, made_fabric, _of_this_machine(fabric, wish), undo)
 
 
 def _check(wish: Wish) -> None:
@@ -126,7 +130,8 @@ def _of_this_machine(fabric: Fabric, wish: Wish) -> Wish:
     return wish._replace(hosts=hosts, netns=wish.netns or _HERE)
 
 
-def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -> UpReport:
+def up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -> UpReport:
+    """Does the same of an open fabric; the caller holds the lock, and leaves *undo* after it."""
     before = state.load(fabric.name)
     if before is not None and before.generation != fabric.generation:
         # It is of a fabric that is gone.
@@ -145,8 +150,10 @@ def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -
         outcomes = [_ensure(job, always) for job in jobs]
         pumps = _start_pumps(fabric, outcomes, always)
         new = {
-            outcome.job.host.name: _host_net(outcome, pumps.get(outcome.job.host.name))
-            for outcome in outcomes
+            o.job.host.name: _host_net(
+                o, pumps.get(o.job.host.name), _lifeline(o.job, keeper, wish.lent)
+            )
+            for o in outcomes
         }
         made_fabric = made_fabric or bool(before and before.made_fabric)
         # Hosts that are up and not asked for stay as they are, in the fabric's order.
@@ -163,7 +170,7 @@ def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -
             merged,
         )
         with signals_held():
-            _commit(after, outcomes, keeper, set(pumps.values()))
+            lifeline = _commit(after, outcomes, keeper, set(pumps.values()), wish.lent)
             undo.pop_all()
     healed = {
         outcome.job.host.name: words
@@ -171,7 +178,7 @@ def _up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -
         if outcome.job.before and (words := _healed(outcome))
     }
     made = [new[job.host.name] for job in jobs if job.before is None]
-    return UpReport(fabric.name, made_fabric, made, healed, lost, list(merged.values()))
+    return UpReport(fabric.name, made_fabric, made, healed, lost, list(merged.values()), lifeline)
 
 
 def _jobs(
@@ -327,7 +334,15 @@ def _await_release(fabric: Fabric, job: _HostTask) -> None:
         time.sleep(_TICK_S)
 
 
-def _host_net(outcome: _Outcome, pump: StartedPump | None) -> HostNet:
+def _lifeline(job: _HostTask, keeper: Keeper | None, lent: bool) -> str:
+    if not lent:
+        return ""
+    if job.before is not None and not job.moved:
+        return job.before.lifeline
+    return keeper.lifeline if keeper is not None else ""
+
+
+def _host_net(outcome: _Outcome, pump: StartedPump | None, lifeline: str) -> HostNet:
     job = outcome.job
     process = pump.process if pump else job.before.pump if job.before else None
     assert process is not None, "a host that had no pump was given one"
@@ -341,26 +356,38 @@ def _host_net(outcome: _Outcome, pump: StartedPump | None) -> HostNet:
         queues=job.spec.queues,
         netns=job.netns,
         pump=process,
+        lifeline=lifeline,
     )
 
 
 def _commit(
-    after: State, outcomes: list[_Outcome], keeper: Keeper | None, pumps: set[StartedPump]
-) -> None:
-    """Makes all of it permanent."""
+    after: State,
+    outcomes: list[_Outcome],
+    keeper: Keeper | None,
+    pumps: set[StartedPump],
+    lent: bool,
+) -> int:
+    """Makes all of it permanent, or *lent*; returns a writer of the keeper's lifeline, or -1."""
     new = [outcome.fds[0] for outcome in outcomes if outcome.ensured.made]
+    before = [outcome.job.before for outcome in outcomes if not outcome.job.moved]
+    lifeline = -1
     try:
         for fd in new:
             interface.persist(fd)
         state.store(after)
-        if keeper is not None:
+        if keeper is not None and lent:
+            lifeline = keeper.lend()
+        elif keeper is not None:
             keeper.keep()
+        for path in {host.lifeline for host in before if host and host.lifeline and not lent}:
+            Keeper.let_stay(path)
         for pump in pumps:
             pump.go()
     except BaseException:
         for fd in new:
             interface.persist(fd, False)
         raise
+    return lifeline
 
 
 def _healed(outcome: _Outcome) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from nupa.cli.common.argument import add_fabric, add_mover, add_program, command_of, count
@@ -26,6 +26,7 @@ examples:
   nupa run -- ib_send_lat                 on one terminal, and on another:
   nupa run -- ib_send_lat localhost
   nupa run --host host1 --mover relay -- ./my_program --its-own-options
+  nupa run --net -- iperf3 -s             TCP over the fabric, too: as `nupa shell`, in one word
   nupa run --capture x.pcapng -- ib_send_lat localhost
   nupa run --record r -- mpirun -n 4 ./app       and then: nupa model replay r --on ib-ndr
 """
@@ -38,7 +39,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "run a program on a host of a fabric",
         _EPILOG,
         run,
-        usage="nupa run [--fabric NAME] [--hosts N] [--host HOST] [--mover MOVER] "
+        usage="nupa run [--fabric NAME] [--hosts N] [--host HOST] [--net] [--mover MOVER] "
         "[--capture FILE] [--record FOLDER] -- COMMAND ...",
     )
     add_fabric(parser)
@@ -52,6 +53,12 @@ def add_parser(subparsers: Subparsers) -> None:
         "--host",
         help="run on this host, by name or number, as on a machine of its own: 127.0.0.1 is that "
         "host alone (default: the next free one; with guests: this machine)",
+    )
+    parser.add_argument(
+        "--net",
+        action="store_true",
+        help="give the program nupa_net0, too, in the network namespace of the host; both are made "
+        "if missing, and go with their last user",
     )
     add_mover(parser, Mover, "force how bulk is moved; default: the best that both ends can use")
     parser.add_argument(
@@ -100,11 +107,20 @@ def run(args: argparse.Namespace) -> int:
                 errno.EEXIST,
             )
     env = environment(fabric.path, host.name, args.mover)
-    if args.host is None:
+    enter: Callable[[], None] | None = None
+    beside: list[AbstractContextManager[object]] = []
+    if args.net:
+        from nupa.cli.run.inside import entering
+        from nupa.netdev import lent
+
+        # Entered here: what it makes is not made with signals blocked.
+        interface = ExitStack()
+        beside.append(interface)
+        enter = entering(fabric, interface.enter_context(lent.use(fabric, host, make=True)), env)
+    elif args.host is None:
         # Programs on hosts that we chose are of one machine, and so is their loopback.
         env["NUPA_LOOPBACK"] = "machine"
     tell_if_unreached(command, env)
-    beside = []
     if args.capture:
         from nupa.cli.run.captured import captured
 
@@ -114,11 +130,11 @@ def run(args: argparse.Namespace) -> int:
 
         env["NUPA_RECORD"] = prepare(args.record, int(fabric.generation, 16))
         beside.append(recorded(env["NUPA_RECORD"]))
-    return run_on(fabric, command, env, beside=_together(beside))
+    return run_on(fabric, command, env, enter, _together(beside))
 
 
 @contextmanager
-def _together(managers: Sequence[AbstractContextManager[None]]) -> Iterator[None]:
+def _together(managers: Sequence[AbstractContextManager[object]]) -> Iterator[None]:
     with ExitStack() as stack:
         for manager in managers:
             stack.enter_context(manager)

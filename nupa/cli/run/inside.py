@@ -16,6 +16,7 @@ from nupa.cli.common.command import fail
 from nupa.cli.run.program import environment, run_on, tell_if_unreached
 from nupa.fabric import Fabric, LocalError
 from nupa.netdev import namespace, state
+from nupa.netdev.state import HostNet
 
 
 def run_inside(
@@ -33,10 +34,6 @@ def run_inside(
     def no_fabric() -> NoReturn:
         raise _former(name)
 
-    def prepare() -> None:
-        namespace.enter_or_explain(host.netns)
-        _show_network({host.name: host.ipv4 for host in fabric.hosts})
-
     fabric, leased = Fabric.lease(up.reference, host.name, no_fabric)
     if fabric.generation != state.load_up(name).generation:
         fabric.close()
@@ -45,12 +42,29 @@ def run_inside(
         said = state.last_log_line(name)
         _warn(f"the pump of {host.name} has ended ({said}): `nupa net up` starts a new one")
     env = environment(fabric.path, leased.name, mover) if verbs else dict(os.environ)
+    prepare = entering(fabric, host, env)
+    if verbs and namespace.privileged():
+        tell_if_unreached(command, env)
+    # Of others' `nupa run --net`: it stays while this program uses it.
+    use = None
+    if host.lifeline:
+        from nupa.netdev import lent
+
+        use = lent.use(fabric, leased, make=False)
+    return run_on(fabric, command, env, prepare, use)
+
+
+def entering(fabric: Fabric, host: HostNet, env: dict[str, str]) -> Callable[[], None]:
+    """Returns what a program's process calls to enter the namespace; completes *env* for it."""
     if not namespace.privileged():
         # As root of a user namespace, `nupa` still finds the fabrics of this user.
         env.setdefault("NUPA_UID", str(os.geteuid()))
-    elif verbs:
-        tell_if_unreached(command, env)
-    return run_on(fabric, command, env, prepare)
+
+    def prepare() -> None:
+        namespace.enter_or_explain(host.netns)
+        _show_network({host.name: host.ipv4 for host in fabric.hosts})
+
+    return prepare
 
 
 def _show_network(hosts: dict[str, str]) -> None:

@@ -44,6 +44,7 @@ def a_state(name: str = "lab", holder: Process | None = None) -> State:
         queues=2,
         netns=netns,
         pump=Process(7, 9),
+        lifeline="",
     )
     return State(name, f"/dev/shm/nupa-0-{name}", "0123456789abcdef", True, {"host0": host})
 
