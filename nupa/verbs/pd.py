@@ -21,13 +21,14 @@ from nupa.verbs.enums import (
 )
 
 if TYPE_CHECKING:
+    from nupa.verbs.cmid import CMID
     from nupa.verbs.wr import SGE
 
 __all__ = ["PD", "ParentDomain", "ParentDomainContext", "ParentDomainInitAttr", "ThreadDomain"]
 
 
 class PD(PyverbsCM):
-    """A protection domain of *creator*, a Context.
+    """A protection domain of *creator*, a Context; or a CMID's own, which stays after a close.
 
     handle: another handle of a PD that *creator* was imported with; closing it is unimport().
     Closing a PD closes its QPs, AHs, MWs, MRs and SRQs.  PyverbsRDMAError: the limit is reached,
@@ -35,10 +36,13 @@ class PD(PyverbsCM):
     """
 
     _rank = PyverbsCM.RANK_PD
+    _of_id = False
+    _imported = False
 
-    def __init__(self, creator: Context, handle: int | None = None) -> None:
+    def __init__(self, creator: Context | CMID, handle: int | None = None) -> None:
         if not isinstance(creator, Context):
-            raise PyverbsUserError(f"Cannot create PD from {type(creator)}: it takes a Context")
+            self._share(creator)
+            return
         parent = creator._c or closed(creator)
         self._imported = handle is not None
         c = lib.nupa_alloc_pd(parent) if handle is None else lib.nupa_import_pd(parent, handle)
@@ -48,7 +52,21 @@ class PD(PyverbsCM):
         self.ctx: Context | None = creator
         creator._adopt(self)
 
+    def _share(self, creator: object) -> None:
+        """Becomes the PD that *creator*, a CMID, has."""
+        owner = getattr(creator, "pd", None)
+        if not isinstance(owner, PD):
+            raise PyverbsUserError(
+                f"Cannot create PD from {type(creator)}: it takes a Context or a CMID"
+            )
+        self._c = owner._c or closed(owner)
+        self._of_id = True
+        self.ctx = owner.ctx
+        owner._adopt(self)
+
     def _destroy(self, c: Any) -> int:
+        if self._of_id:
+            return 0
         if self._imported:
             lib.nupa_unimport_pd(c)
             return 0

@@ -82,7 +82,7 @@ def as_sources_have_it(names: dict[str, Any]) -> dict[str, Any]:
             entry = entries.get(name)
             if entry is None:
                 continue  # private
-            entry["init"] = init or None
+            entry["init"] = init or entry["init"]
             for member, described in entry["members"].items():
                 described["writable"] = member in setters
     return names

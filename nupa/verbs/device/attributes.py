@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, Never, TypeVar
+from typing import Any, ClassVar, Never, TypeVar
 
 from nupa._engine import ffi
 from nupa.verbs import utils
@@ -25,11 +25,13 @@ _STATE: dict[int, Any] = dict(ibv_port_state._value2member_map_)
 
 
 class _Part(PyverbsObject):
-    """A structure inside another, which it keeps alive."""
+    """A structure inside another, which it keeps alive; made alone, one of zeros."""
 
-    def __init__(self, owner: PyverbsObject, c: Any) -> None:
+    _struct: ClassVar[str]
+
+    def __init__(self, owner: PyverbsObject | None = None, c: Any = None) -> None:
         self._owner = owner
-        self._c = c
+        self._c = ffi.new(f"struct {self._struct} *") if c is None else c
 
 
 class DeviceAttr(PyverbsObject):
@@ -140,6 +142,8 @@ class QueryDeviceExInput(PyverbsObject):
 class ODPCaps(_Part):
     """On-demand paging: a mask for each transport."""
 
+    _struct = "ibv_device_attr_ex"
+
     general_caps = ReadOnly("odp_caps.general_caps")
     rc_odp_caps = ReadOnly("odp_caps.per_transport_caps.rc_odp_caps")
     uc_odp_caps = ReadOnly("odp_caps.per_transport_caps.uc_odp_caps")
@@ -155,11 +159,13 @@ class ODPCaps(_Part):
 
 
 class TSOCaps(_Part):
+    _struct = "ibv_tso_caps"
     max_tso = ReadOnly("max_tso")
     supported_qpts = ReadOnly("supported_qpts")
 
 
 class RSSCaps(_Part):
+    _struct = "ibv_rss_caps"
     supported_qpts = ReadOnly("supported_qpts")
     max_rwq_indirection_tables = ReadOnly("max_rwq_indirection_tables")
     max_rwq_indirection_table_size = ReadOnly("max_rwq_indirection_table_size")
@@ -168,12 +174,14 @@ class RSSCaps(_Part):
 
 
 class PacketPacingCaps(_Part):
+    _struct = "ibv_packet_pacing_caps"
     qp_rate_limit_min = ReadOnly("qp_rate_limit_min")
     qp_rate_limit_max = ReadOnly("qp_rate_limit_max")
     supported_qpts = ReadOnly("supported_qpts")
 
 
 class TMCaps(_Part):
+    _struct = "ibv_tm_caps"
     max_rndv_hdr_size = ReadOnly("max_rndv_hdr_size")
     max_num_tags = ReadOnly("max_num_tags")
     flags = ReadOnly("flags")
@@ -182,11 +190,13 @@ class TMCaps(_Part):
 
 
 class CQModerationCaps(_Part):
+    _struct = "ibv_cq_moderation_caps"
     max_cq_count = ReadOnly("max_cq_count")
     max_cq_period = ReadOnly("max_cq_period")
 
 
 class PCIAtomicCaps(_Part):
+    _struct = "ibv_pci_atomic_caps"
     fetch_add = ReadOnly("fetch_add")
     swap = ReadOnly("swap")
     compare_swap = ReadOnly("compare_swap")

@@ -10,7 +10,17 @@ from ipaddress import IPv6Address
 import pytest
 
 from nupa.fabric import Fabric
-from nupa.verbs import CQ, MR, QP, Context, PyverbsRDMAError, PyverbsUserError, QPCap, QPInitAttr
+from nupa.verbs import (
+    CQ,
+    MR,
+    PD,
+    QP,
+    Context,
+    PyverbsRDMAError,
+    PyverbsUserError,
+    QPCap,
+    QPInitAttr,
+)
 from nupa.verbs import cm_enums as ce
 from nupa.verbs import enums as e
 from nupa.verbs.addr import AH
@@ -232,6 +242,23 @@ def test_what_does_not_come_in_time_is_a_timeout(
     client.id.create_qp(client.qp_init())
     with pytest.raises(TimeoutError, match="No completion within"):
         client.id.get_recv_comp(0.01)
+
+
+def test_memory_is_registered_with_the_id_or_its_domain(
+    make_sides: Callable[..., tuple[Side, Side]],
+) -> None:
+    client, _ = make_sides()
+    client.id.bind_addr(AddrInfo(client.address, flags=ce.RAI_PASSIVE))
+    client.id.create_qp(client.qp_init())
+    with PD(client.id) as pd:
+        assert pd.pd == client.id.pd.pd
+        own = MR(pd, 64, e.IBV_ACCESS_LOCAL_WRITE)
+    with pytest.raises(PyverbsUserError, match="closed"):
+        _ = own.lkey
+    with MR(client.id, 64, e.IBV_ACCESS_REMOTE_WRITE) as mr:
+        client.id.post_recv(mr)
+    with pytest.raises(PyverbsUserError, match="it takes a Context or a CMID"):
+        PD(client.channel)  # type: ignore[arg-type]
 
 
 def test_an_id_may_be_closed_while_its_events_are_held(
