@@ -2,6 +2,7 @@
  * The words of an error: explain.h. */
 #include "base/explain.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -15,4 +16,21 @@ int nupa_explain(int error, char *why, size_t why_bytes, const char *format, ...
 	vsnprintf(why, why_bytes, format, arguments);
 	va_end(arguments);
 	return error;
+}
+
+const char *nupa_remedy(int error)
+{
+	switch (error) {
+	case EMFILE:
+		return "; raise `ulimit -n`";
+	case ENFILE:
+		return "; raise sysctl fs.file-max";
+	case EFBIG:
+		return "; raise `ulimit -f`";
+	case EPERM:
+	case ENOSYS:
+		return "; allow it in the seccomp profile";
+	default:
+		return "";
+	}
 }

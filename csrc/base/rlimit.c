@@ -44,3 +44,14 @@ void nupa_limit_address_space(uint64_t bytes)
 		    (uint64_t)limit.rlim_cur / MIB, used / MIB, bytes / MIB, enough, enough * 1024);
 	errno = saved;
 }
+
+bool nupa_limit_allows_file(uint64_t bytes)
+{
+	struct rlimit limit;
+
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < bytes) {
+		errno = EFBIG;
+		return false;
+	}
+	return true;
+}

@@ -90,7 +90,8 @@ static int plan(struct nupa_fabric *fabric, const char *name, const struct nupa_
 	if (nupa_geometry_check_tables(sb, tables, why, why_bytes))
 		return -EINVAL;
 	if (getrandom(&sb->generation, sizeof(sb->generation), 0) != sizeof(sb->generation))
-		return nupa_explain(-EIO, why, why_bytes, "no random numbers: getrandom failed");
+		return nupa_explain(-errno, why, why_bytes, "no random numbers: getrandom: %s%s",
+				    strerror(errno), nupa_remedy(errno));
 	clock_gettime(CLOCK_REALTIME, &now);
 	sb->created_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	memcpy(sb->name, name, strlen(name));

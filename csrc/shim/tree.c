@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #include "shim/shim.h"
 
+#include "base/explain.h"
+#include "base/rlimit.h"
 #include "engine/device/device.h"
 #include "segment/owner.h"
 
@@ -52,8 +54,14 @@ static int write_file(const char *path, const char *text)
 
 	if (fd < 0)
 		return -errno;
-	if (write(fd, text, length) != (ssize_t)length)
-		error = -EIO;
+	if (nupa_limit_allows_file(length)) {
+		ssize_t written = write(fd, text, length);
+
+		if (written != (ssize_t)length)
+			error = written < 0 ? -errno : -ENOSPC;
+	} else {
+		error = -errno;
+	}
 	close(fd);
 	return error;
 }
@@ -230,9 +238,10 @@ static void hint_why(const char *root, int error)
 	char above[NUPA_SHIM_ROOT_MAX_BYTES], owner[64];
 
 	name_above(root, above);
-	nupa_hint("cannot make %s below %s%s: %s; /sys/class/infiniband is not shown",
+	/* EPERM is another's folder here. */
+	nupa_hint("cannot make %s below %s%s: %s%s; /sys/class/infiniband is not shown",
 		  strrchr(root, '/') + 1, above, nupa_owner_say(above, owner, sizeof(owner)),
-		  strerror(-error));
+		  strerror(-error), error == -EPERM ? "" : nupa_remedy(-error));
 }
 
 int nupa_shim_tree_show(const char *root, const char *fabric, const char *host, const char *path)

@@ -262,6 +262,8 @@ def in_use(path: str) -> bool:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError as error:
+        raise locks.refused("flock", path, error) from error
     finally:
         os.close(fd)
     return False

@@ -12,6 +12,7 @@ import fcntl
 import os
 import struct
 
+from nupa.base import locks
 from nupa.base.errors import LocalError, NupaError
 from nupa.core.segment import Segment
 
@@ -31,8 +32,10 @@ def take_lease(segment: Segment, host: int) -> None:
         lock = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
         try:
             fcntl.fcntl(segment.fd, fcntl.F_OFD_SETLK, lock)
-        except (BlockingIOError, PermissionError):  # fcntl(2): EAGAIN or EACCES
-            continue
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):  # fcntl(2)
+                continue
+            raise locks.refused("fcntl", segment.path, error) from error
         return
     raise LocalError(
         f"host {host} has {_LEASES_PER_HOST} programs: start this one on another", errno.EBUSY
@@ -56,7 +59,10 @@ def leases(segment: Segment, host: int) -> int:
         if at >= end:
             continue
         asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, at, end - at, 0)
-        answer = fcntl.fcntl(segment.fd, fcntl.F_OFD_GETLK, asked)
+        try:
+            answer = fcntl.fcntl(segment.fd, fcntl.F_OFD_GETLK, asked)
+        except OSError as error:
+            raise locks.refused("fcntl", segment.path, error) from error
         kind, _, start, length, _ = struct.unpack(_FLOCK, answer)
         if kind == fcntl.F_UNLCK:
             continue

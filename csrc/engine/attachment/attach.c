@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Attachments of this process: which hosts of which fabrics it is on. */
 #define _GNU_SOURCE
+#include "base/explain.h"
 #include "base/rlimit.h"
 #include "engine/attachment/attachment.h"
 #include "engine/fault/fault_internal.h"
@@ -169,6 +170,13 @@ static const struct nupa_engine_ops ops = {
 	.net_runs = nupa_net_runs,
 };
 
+static struct nupa_engine *free_failed(struct nupa_engine *engine, int error)
+{
+	engine_free(engine);
+	errno = error;
+	return NULL;
+}
+
 static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t host,
 					enum nupa_mover mover)
 {
@@ -200,12 +208,8 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	    (uint8_t)nupa_load_relaxed(&fabric->ports[fabric->hosts[host].port].state);
 	engine->qps = nupa_queue_map(fabric->geometry.qp_entries * sizeof(*engine->qps));
 	engine->mrs = nupa_queue_map(fabric->geometry.mr_entries * sizeof(*engine->mrs));
-	if (!engine->qps || !engine->mrs ||
-	    getrandom(&engine->probe_value, sizeof(engine->probe_value), 0) !=
-		(ssize_t)sizeof(engine->probe_value)) {
-		engine_free(engine);
-		return NULL;
-	}
+	if (!engine->qps || !engine->mrs)
+		return free_failed(engine, ENOMEM);
 	return engine;
 }
 
@@ -239,8 +243,14 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	if (!engine) {
 		nupa_limit_address_space(2 * fabric->geometry.arena_bytes);
 		snprintf(why, why_bytes, "no memory for an attachment");
-		errno = ENOMEM;
 		return NULL;
+	}
+	if (getrandom(&engine->probe_value, sizeof(engine->probe_value), 0) !=
+	    (ssize_t)sizeof(engine->probe_value)) {
+		error = errno;
+		snprintf(why, why_bytes, "cannot attach to fabric %s: getrandom: %s%s",
+			 nupa_fabric_name(fabric), strerror(error), nupa_remedy(error));
+		return free_failed(engine, error);
 	}
 	error = claim_slot(engine);
 	if (error == -ESTALE) {
@@ -248,9 +258,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 			 "this process was stopped for so long that others on fabric %s "
 			 "declared it dead: start it again",
 			 nupa_fabric_name(fabric));
-		engine_free(engine);
-		errno = ENODEV;
-		return NULL;
+		return free_failed(engine, ENODEV);
 	}
 	if (error == -EXDEV || error == -EADDRINUSE) {
 		snprintf(why, why_bytes,
@@ -260,9 +268,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 			     : "fabric %s: host %u is in use under another kernel, and memory that "
 			       "is not coherent has room for one a host: choose another host",
 			 nupa_fabric_name(fabric), host);
-		engine_free(engine);
-		errno = -error;
-		return NULL;
+		return free_failed(engine, -error);
 	}
 	if (error) {
 		snprintf(why, why_bytes,
@@ -271,9 +277,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 			 nupa_slots_named(fabric, users, sizeof(users)),
 			 fabric->geometry.n_slots < NUPA_SLOTS_MAX ? ", or make it with more slots"
 								   : "");
-		engine_free(engine);
-		errno = EUSERS;
-		return NULL;
+		return free_failed(engine, EUSERS);
 	}
 	engine->slot = &fabric->slots[engine->slot_index];
 	engine->epoch = NUPA_CLAIM_EPOCH(nupa_slot_claim(engine->slot));
@@ -298,12 +302,11 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	if (error) {
 		snprintf(why, why_bytes, "cannot attach to fabric %s: %s%s",
 			 nupa_fabric_name(fabric), strerror(-error),
-			 error == -ENOSPC ? "; free some of /dev/shm" : "");
+			 error == -ENOSPC ? "; free some of /dev/shm" : nupa_remedy(-error));
 		nupa_fabric_free_slot(fabric, engine->slot_index);
-		engine_free(engine);
 		errno = -error;
 		nupa_limit_address_space(2 * fabric->geometry.arena_bytes);
-		return NULL;
+		return free_failed(engine, -error);
 	}
 	return engine;
 }

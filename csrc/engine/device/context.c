@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Contexts: devices that the program has opened, each on an attachment of this process. */
+#include "base/explain.h"
 #include "engine/device/device.h"
 
 #include <errno.h>
@@ -15,22 +16,45 @@ static void close_fds(const struct nupa_context *context)
 		close(context->ibv.context.async_fd);
 }
 
-static struct nupa_context *context_new(struct nupa_engine *engine)
+/* The descriptors of a context: 0, or -errno and the call that failed. */
+static int open_fds(struct nupa_context *context, const char **call)
+{
+	struct ibv_context *ibv = &context->ibv.context;
+	int error = 0;
+
+	ibv->async_fd = -1;
+	ibv->cmd_fd = nupa_context_cmd_fd(context->engine, call);
+	if (ibv->cmd_fd < 0) {
+		error = ibv->cmd_fd;
+	} else {
+		*call = "eventfd";
+		ibv->async_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+		error = ibv->async_fd < 0 ? -errno : 0;
+	}
+	if (error)
+		close_fds(context);
+	return error;
+}
+
+static struct nupa_context *context_new(struct nupa_engine *engine, char *why, size_t why_bytes)
 {
 	struct nupa_context *context = calloc(1, sizeof(*context));
+	const char *call = "calloc";
+	int error = -ENOMEM;
 
-	if (!context)
-		return NULL;
-	context->engine = engine;
-	nupa_fill_ops(&context->ibv);
-	context->ibv.context.num_comp_vectors = 1;
-	context->ibv.context.cmd_fd = nupa_context_cmd_fd(engine);
-	context->ibv.context.async_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
-	if (context->ibv.context.cmd_fd < 0 || context->ibv.context.async_fd < 0) {
-		close_fds(context);
+	if (context) {
+		context->engine = engine;
+		error = open_fds(context, &call);
+	}
+	if (error) {
 		free(context);
+		nupa_explain(error, why, why_bytes, "cannot open the device: %s: %s%s", call,
+			     strerror(-error), nupa_remedy(-error));
+		errno = -error;
 		return NULL;
 	}
+	nupa_fill_ops(&context->ibv);
+	context->ibv.context.num_comp_vectors = 1;
 	pthread_mutex_init(&context->ibv.context.mutex, NULL);
 	pthread_mutex_init(&context->events_mutex, NULL);
 	pthread_cond_init(&context->events_acked, NULL);
@@ -60,11 +84,12 @@ struct ibv_context *nupa_open_host(struct nupa_fabric *fabric, int host, enum nu
 	nupa_registry_lock();
 	engine = nupa_engine_get(fabric, host, mover, why, why_bytes);
 	if (engine) {
-		context = context_new(engine);
+		context = context_new(engine, why, why_bytes);
 		if (!context) {
-			snprintf(why, why_bytes, "no memory or file descriptors for a context: %s",
-				 strerror(errno));
+			int error = errno;
+
 			nupa_engine_put(engine);
+			errno = error;
 		}
 	}
 	nupa_registry_unlock();

@@ -17,7 +17,8 @@ struct nupa_card {
 	uint32_t slot, epoch, host, mover;
 	char path[256];
 };
-int nupa_context_cmd_fd(const struct nupa_engine *engine);
+/* A descriptor, or -errno and the call that failed. */
+int nupa_context_cmd_fd(const struct nupa_engine *engine, const char **call);
 int nupa_card_read(int fd, struct nupa_card *card); /* 0 or EINVAL */
 
 /* poll.c: an empty poll runs the engine. */

@@ -2,6 +2,7 @@
  * The devices of a program started by `nupa run`: one, of the fabric and host that the environment
  * names. */
 #define _GNU_SOURCE
+#include "base/explain.h"
 #include "engine/device/device.h"
 
 #include <errno.h>
@@ -75,7 +76,11 @@ static int open_env(bool *present)
 	/* A fabric that `nupa run` made goes with its last user: this is one. */
 	if (flock(nupa_fabric_fd(fabric), LOCK_SH | LOCK_NB)) {
 		error = -errno;
-		nupa_hint("fabric %s is being taken down", nupa_fabric_name(fabric));
+		if (error == -EWOULDBLOCK)
+			nupa_hint("fabric %s is being taken down", nupa_fabric_name(fabric));
+		else
+			nupa_hint("fabric %s cannot be used: flock: %s%s", nupa_fabric_name(fabric),
+				  strerror(-error), nupa_remedy(-error));
 		nupa_fabric_put(fabric);
 		return error;
 	}

@@ -7,6 +7,7 @@
  * and a region in the fabric's pool is the same memory.  Private memory of the exporter cannot be a
  * region of ours: EOPNOTSUPP. */
 #define _GNU_SOURCE
+#include "base/explain.h"
 #include "engine/device/device.h"
 
 #include <errno.h>
@@ -46,10 +47,14 @@ static int open_fabric(const struct nupa_card *card, struct nupa_fabric **fabric
 		error = -ENODEV;
 	else if (flock(nupa_fabric_fd(*fabric), LOCK_SH | LOCK_NB))
 		error = -errno;
-	if (error) {
-		snprintf(why, why_bytes, "the fabric of the imported context is gone");
+	if (error == -ENODEV || error == -EWOULDBLOCK)
+		nupa_explain(error, why, why_bytes, "the fabric of the imported context is gone");
+	else if (error)
+		nupa_explain(error, why, why_bytes,
+			     "the fabric of the imported context cannot be used: flock: %s%s",
+			     strerror(-error), nupa_remedy(-error));
+	if (error)
 		nupa_fabric_put(*fabric);
-	}
 	return error;
 }
 

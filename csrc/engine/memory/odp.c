@@ -2,7 +2,9 @@
  * Regions that are not plain memory: on-demand paging, where the kernel is asked at each access
  * instead of at registration; and null regions. */
 #define _GNU_SOURCE
+#include "base/explain.h"
 #include "base/memory.h"
+#include "base/rlimit.h"
 #include "engine/memory/mr.h"
 
 #include <errno.h>
@@ -19,7 +21,8 @@
 
 static struct {
 	pthread_once_t once;
-	uint8_t *zeros, *sink; /* NULL: no address space for them */
+	uint8_t *zeros, *sink; /* NULL: they could not be made */
+	int error;
 } the_void = { .once = PTHREAD_ONCE_INIT };
 
 static void map_void(void)
@@ -30,13 +33,17 @@ static void map_void(void)
 	uint8_t *sink =
 	    mmap(NULL, VOID_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	bool mapped = fd >= 0 && zeros != MAP_FAILED && sink != MAP_FAILED &&
-		      ftruncate(fd, SINK_BYTES) == 0 &&
+		      nupa_limit_allows_file(SINK_BYTES) && ftruncate(fd, SINK_BYTES) == 0 &&
 		      /* Backed before use: a full file system is an errno, not a SIGBUS. */
-		      posix_fallocate(fd, 0, SINK_BYTES) == 0;
+		      fallocate(fd, 0, 0, SINK_BYTES) == 0;
 
 	for (size_t at = 0; mapped && at < VOID_BYTES; at += SINK_BYTES)
 		mapped = mmap(sink + at, SINK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 			      fd, 0) != MAP_FAILED;
+	if (!mapped) {
+		the_void.error = errno;
+		nupa_limit_address_space(2 * VOID_BYTES);
+	}
 	if (fd >= 0)
 		close(fd);
 	if (mapped) {
@@ -53,12 +60,17 @@ static void map_void(void)
 struct ibv_mr *nupa_alloc_null_mr(struct ibv_pd *pd)
 {
 	struct nupa_engine *engine = nupa_engine_of(pd->context);
-	struct nupa_mr *mr = NULL;
+	struct nupa_mr *mr;
 	int error;
 
 	pthread_once(&the_void.once, map_void);
-	if (the_void.sink)
-		mr = calloc(1, sizeof(*mr));
+	if (!the_void.sink) {
+		nupa_hint("ibv_alloc_null_mr: %s%s", strerror(the_void.error),
+			  nupa_remedy(the_void.error));
+		errno = the_void.error;
+		return NULL;
+	}
+	mr = calloc(1, sizeof(*mr));
 	if (!mr) {
 		errno = ENOMEM;
 		return NULL;

@@ -2,6 +2,7 @@
  * The mappings of views: pieces of a file in turns at neighbouring addresses, and what is put over
  * them when they are lost. */
 #include "base/atomics.h"
+#include "base/rlimit.h"
 #include "region/view/view_internal.h"
 
 #include <errno.h>
@@ -46,6 +47,8 @@ static int prepare_ones(void)
 
 	if (nupa_load_acquire(&ones_fd))
 		return 0;
+	if (!nupa_limit_allows_file(ONES_BYTES))
+		return -errno;
 	fd = memfd_create("nupa-ones", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
