@@ -119,6 +119,10 @@ def options() -> None:
         assert (again.family, again.proto) == (AF_NETLINK, NETLINK_RDMA)
         device(again)
         again.close()
+    # asyncio takes no other type than this one (pyroute2).
+    with socket.socket(AF_NETLINK, socket.SOCK_DGRAM, NETLINK_RDMA) as sock:
+        assert socket.socket(fileno=os.dup(sock.fileno())).type == socket.SOCK_DGRAM
+        device(sock)
 
 
 def waiting() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import time
@@ -19,6 +20,7 @@ from tests.programs.needs import needs
 from .lab import DEADLINE_S, Lab
 
 ASKS = Path(__file__).with_name("netlink_asks.py")
+LIBRARY = Path(__file__).parents[2] / "nupa" / "lib" / "libnupa_shim.so"
 ROWS = list[dict[str, Any]]
 
 # Writes what it has, as JSON, and keeps it until it is killed: pairs of QPs,
@@ -201,9 +203,22 @@ def test_plain_sockets_ask_in_all_ways_of_netlink(fabric: Lab, way: str) -> None
     fabric.must(fabric.on("host0", sys.executable, str(ASKS), way))
 
 
+def test_a_fabric_that_is_gone_is_no_device(lab: Lab) -> None:
+    script = f"import sys; sys.path.insert(0, {str(ASKS.parent)!r}); import netlink_asks as n; " + (
+        "print(n.asked(n.rdma(), n.SYS_GET, 0))"
+    )
+    gone = {
+        "LD_PRELOAD": str(LIBRARY),
+        "NUPA_FABRIC": str(lab.folder / "gone"),
+        "NUPA_HOST": "host0",
+    }
+    outcome = lab.run([sys.executable, "-c", script], env=gone).check()
+    assert int(outcome.stdout) == errno.ENODEV
+    assert f"no fabric at {lab.folder}/gone" in outcome.stderr
+
+
 def test_without_a_fabric_the_socket_is_the_kernels(lab: Lab) -> None:
     script = "import socket; socket.socket(16, 3, 20)"
-    library = Path(__file__).parents[2] / "nupa" / "lib" / "libnupa_shim.so"
     bare = lab.run([sys.executable, "-c", script])
-    preloaded = lab.run([sys.executable, "-c", script], env={"LD_PRELOAD": str(library)})
+    preloaded = lab.run([sys.executable, "-c", script], env={"LD_PRELOAD": str(LIBRARY)})
     assert (preloaded.returncode, preloaded.stderr) == (bare.returncode, bare.stderr)

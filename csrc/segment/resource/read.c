@@ -341,7 +341,7 @@ int nupa_fabric_resources(struct nupa_fabric *fabric, uint32_t kind, int32_t hos
 int nupa_fabric_resource(struct nupa_fabric *fabric, uint32_t kind, int32_t host, uint32_t number,
 			 struct nupa_resource_info *out)
 {
-	struct nupa_resource_info infos[BATCH];
+	struct nupa_resource_info infos[BATCH] = { 0 };
 	uint64_t at = 0;
 	int n;
 

@@ -33,7 +33,7 @@ static int open_socket(int type)
 
 	if ((type ^ flags) != SOCK_RAW && (type ^ flags) != SOCK_DGRAM)
 		return fail(ESOCKTNOSUPPORT);
-	return nupa_netlink_open(flags);
+	return nupa_netlink_open(type ^ flags, flags);
 }
 
 /* 0, or an errno: an address of netlink. */
@@ -89,7 +89,7 @@ static bool keeps_option(int level, int name)
 		(name == SO_RCVLOWAT || name == SO_SNDBUF || name == SO_SNDBUFFORCE));
 }
 
-static int known_option(int level, int name)
+static int known_option(int fd, int level, int name)
 {
 	if (level == SOL_NETLINK)
 		return 0;
@@ -99,7 +99,7 @@ static int known_option(int level, int name)
 	case SO_DOMAIN:
 		return AF_NETLINK;
 	case SO_TYPE:
-		return SOCK_RAW;
+		return nupa_netlink_type(fd);
 	case SO_PROTOCOL:
 		return NETLINK_RDMA;
 	case SO_RCVLOWAT:
@@ -134,7 +134,7 @@ NUPA_SHIM_WRAPPER int getsockopt(int fd, int level, int name, void *value, sockl
 	int known;
 	CALL(getsockopt);
 
-	if (!nupa_netlink_is_ours(fd) || (known = known_option(level, name)) < 0)
+	if (!nupa_netlink_is_ours(fd) || (known = known_option(fd, level, name)) < 0)
 		return next(fd, level, name, value, bytes);
 	if (*bytes > sizeof(known))
 		*bytes = sizeof(known);

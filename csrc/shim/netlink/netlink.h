@@ -96,7 +96,9 @@ int nupa_netlink_go_on(int fd, const void *data, size_t bytes);
 
 /* --- socket.c -------------------------------------------------------------------------------- */
 
-int nupa_netlink_open(int flags); /* a descriptor, or -1 with errno */
+/* A descriptor, or -1 with errno; type: SOCK_RAW or SOCK_DGRAM. */
+int nupa_netlink_open(int type, int flags);
+int nupa_netlink_type(int fd);
 /* Gives it this one, or, if 0, one of our choice: 0, or a negative errno. */
 int nupa_netlink_bind(int fd, uint32_t port_id);
 /* Puts a message into its own queue: 0, or -ENOBUFS. */

@@ -8,7 +8,8 @@
 #define _GNU_SOURCE
 #include "shim/netlink/netlink.h"
 
-#include "engine/device/device.h"
+#include "base/hint.h"
+#include "segment/gid.h"
 
 #include <errno.h>
 #include <string.h>
@@ -38,11 +39,16 @@ static int open_view(struct nupa_shim_view *view)
 	char why[512];
 	int found;
 
-	if (!nupa_shim_place(&path, &host) ||
-	    nupa_fabric_open(path, &view->fabric, why, sizeof(why)))
+	if (!nupa_shim_place(&path, &host))
 		return -ENODEV;
+	if (nupa_fabric_open(path, &view->fabric, why, sizeof(why))) {
+		nupa_hint("%s", why);
+		return -ENODEV;
+	}
 	found = nupa_host_of_name(view->fabric, host);
 	if (found < 0) {
+		nupa_hint("NUPA_HOST=%s: fabric %s has no such host; see `nupa show`", host,
+			  nupa_fabric_name(view->fabric));
 		nupa_fabric_put(view->fabric);
 		return -ENODEV;
 	}

@@ -3,11 +3,11 @@
  * itself.  An answer is sent to it, and so lies in its queue as a message of the kernel would.
  * poll, epoll, dup, fork and close are the kernel's, and nothing is left to close or to forget.
  *
- *   N1  All that is known of a socket is in the socket: that it is ours in SO_RCVLOWAT, which
- *       means nothing to datagrams; its port id in its name, which is taken as by netlink itself,
- *       once in a network namespace.
- *   N2  Only the socket itself can send to it: the kernel rejects others, since it is connected.
- *   N3  Messages fill half of its buffer at most, so a rest (request.c) finds room. */
+ *   N1  All that is known of a socket is in the socket: that it is ours and its type in
+ * SO_RCVLOWAT, which means nothing to datagrams; its port id in its name, which is taken as by
+ * netlink itself, once in a network namespace. N2  Only the socket itself can send to it: the
+ * kernel rejects others, since it is connected. N3  Messages fill half of its buffer at most, so a
+ * rest (request.c) finds room. */
 #define _GNU_SOURCE
 #include "shim/call.h"
 #include "shim/netlink/netlink.h"
@@ -27,7 +27,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MARK 0x4e4c5244        /* "NLRD" */
+#define MARK 0x4e4c5200        /* "NLR", and the type */
 #define BUFFER_BYTES (1 << 20) /* or what the system allows */
 #define NAME "nupa-rdma-netlink-"
 #define NAME_BYTES (sizeof(NAME) - 1)
@@ -36,11 +36,11 @@
 /* Whether this program, or the one that it was forked from, ever opened one. */
 static uint32_t any;
 
-int nupa_netlink_open(int flags)
+int nupa_netlink_open(int type, int flags)
 {
 	/* Past our own wrappers. */
 	const int fd = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | flags, 0);
-	const int mark = MARK, bytes = BUFFER_BYTES;
+	const int mark = MARK + type, bytes = BUFFER_BYTES;
 
 	if (fd < 0)
 		return -1;
@@ -68,10 +68,19 @@ static int option(int fd, int name)
 	return value;
 }
 
+int nupa_netlink_type(int fd)
+{
+	return option(fd, SO_RCVLOWAT) - MARK;
+}
+
 bool nupa_netlink_is_ours(int fd)
 {
-	return __builtin_expect(nupa_load_relaxed(&any), 0) && option(fd, SO_RCVLOWAT) == MARK &&
-	       option(fd, SO_DOMAIN) == AF_UNIX;
+	int type;
+
+	if (__builtin_expect(!nupa_load_relaxed(&any), 1))
+		return false;
+	type = nupa_netlink_type(fd);
+	return (type == SOCK_RAW || type == SOCK_DGRAM) && option(fd, SO_DOMAIN) == AF_UNIX;
 }
 
 static socklen_t name_of(uint32_t port_id, struct sockaddr_un *name)
