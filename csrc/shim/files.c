@@ -286,7 +286,7 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	SAID(PCI_BUS "/cpuaffinity", nupa_shim_pci, .index = NUPA_SHIM_PCI_CPUS),
 	SAID(PCI_BUS "/cpulistaffinity", nupa_shim_pci, .index = NUPA_SHIM_PCI_CPU_LIST),
 	LINK("/sys/class/pci_bus/4e55:00", PCI_BUS),
-	LINK("/sys/bus/pci/devices/" NUPA_SHIM_PCI, PCI),
+	LINK(NUPA_SHIM_PCI_ON_BUS, PCI),
 	LINK("/sys/bus/pci/drivers/nupa/" NUPA_SHIM_PCI, PCI),
 	LINK(PCI "/subsystem", "/sys/bus/pci"),
 	LINK(PCI "/driver", "/sys/bus/pci/drivers/nupa"),

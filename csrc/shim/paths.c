@@ -18,7 +18,7 @@ static const char *const prefixes[] = {
 	"/sys/class/infiniband_mad",
 	"/sys/class/net/nupa_net0",
 	"/sys/class/pci_bus/4e55:00",
-	"/sys/bus/pci/devices/" NUPA_SHIM_PCI,
+	NUPA_SHIM_PCI_ON_BUS,
 	"/sys/bus/pci/drivers/nupa",
 	NUPA_SHIM_PCI_BUS,
 	"/dev/infiniband",
@@ -114,10 +114,10 @@ const char *nupa_shim_path_at(int dir, const char *path, char buffer[NUPA_SHIM_P
 	struct stat st, root;
 	bool found;
 
-	whole[0] = '/';
-	found = strlen(path) < sizeof(whole) - 1 && has_prefix(strcpy(whole + 1, path) - 1) &&
-		!fstat(dir, &st) && !stat("/", &root) && st.st_dev == root.st_dev &&
-		st.st_ino == root.st_ino && nupa_shim_path(whole, buffer) == buffer;
+	found = snprintf(whole, sizeof(whole), "/%s", path) < (int)sizeof(whole) &&
+		has_prefix(whole) && !fstat(dir, &st) && !stat("/", &root) &&
+		st.st_dev == root.st_dev && st.st_ino == root.st_ino &&
+		nupa_shim_path(whole, buffer) == buffer;
 	errno = saved;
 	return found ? buffer : path;
 }

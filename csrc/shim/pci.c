@@ -62,7 +62,7 @@ void nupa_shim_pci(const struct nupa_shim_view *view, uint32_t index, char *text
 	const struct nupa_port *port = &view->fabric->ports[host->port];
 	const unsigned int class =
 	    host->link_layer == NUPA_LINK_ETHERNET ? CLASS_ETHERNET : CLASS_INFINIBAND;
-	char modalias[64];
+	char modalias[64], list[NUPA_SHIM_TEXT_MAX_BYTES];
 
 	snprintf(modalias, sizeof(modalias), "pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi%02X",
 		 NUPA_VENDOR_ID, NUPA_PART_ID, NUPA_VENDOR_ID, NUPA_PART_ID, class >> 16,
@@ -101,8 +101,8 @@ void nupa_shim_pci(const struct nupa_shim_view *view, uint32_t index, char *text
 		online_mask(text, bytes);
 		break;
 	case NUPA_SHIM_PCI_CPU_LIST:
-		online_list(text, bytes - 1);
-		strcat(text, "\n");
+		online_list(list, sizeof(list));
+		snprintf(text, bytes, "%s\n", list);
 		break;
 	}
 }

@@ -48,6 +48,7 @@ struct nupa_shim_view {
 #define NUPA_SHIM_PCI "4e55:00:00.0"
 #define NUPA_SHIM_PCI_BUS "/sys/devices/pci4e55:00"
 #define NUPA_SHIM_PCI_DEVICE NUPA_SHIM_PCI_BUS "/" NUPA_SHIM_PCI
+#define NUPA_SHIM_PCI_ON_BUS "/sys/bus/pci/devices/4e55:00:00.0"
 
 /* One file of the tree: of constant text, a link, or text that say() writes. */
 struct nupa_shim_file {
