@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from nupa._engine import ffi, lib
@@ -23,24 +24,26 @@ _CM_STATES = (
 )
 #: Movers by which peers reach a region, by its place.
 _MOVERS = {
-    lib.NUPA_MR_IN_PRIVATE: (Mover.CMA, Mover.RELAY),
-    lib.NUPA_MR_IN_POOL: (Mover.POOL,),
-    lib.NUPA_MR_IN_SHARED: (Mover.SHARED,),
+    lib.NUPA_MR_IN_PRIVATE: (str(Mover.CMA), str(Mover.RELAY)),
+    lib.NUPA_MR_IN_POOL: (str(Mover.POOL),),
+    lib.NUPA_MR_IN_SHARED: (str(Mover.SHARED),),
 }
 
 
+@lru_cache(1024)  # of thousands of rows, few differ
 def _named(enum: str, prefix: str, value: int) -> str:
     """Returns the name of a value of a C enum, without *prefix*; the number where it has none."""
     name: str = ffi.typeof(f"enum {enum}").elements.get(value, str(value))
     return name.removeprefix(prefix)
 
 
-def _flags(enum: str, prefix: str, value: int) -> list[str]:
-    return [
-        name.removeprefix(prefix)
-        for bit, name in sorted(ffi.typeof(f"enum {enum}").elements.items())
+@lru_cache(1024)  # of thousands of rows, few differ
+def _access(value: int) -> tuple[str, ...]:
+    return tuple(
+        name.removeprefix("IBV_ACCESS_")
+        for bit, name in sorted(ffi.typeof("enum ibv_access_flags").elements.items())
         if bit.bit_count() == 1 and value & bit
-    ]
+    )
 
 
 def resources(
@@ -96,8 +99,8 @@ def resources(
             row
             | {
                 "window": bool(info.window),
-                "access": _flags("ibv_access_flags", "IBV_ACCESS_", info.access),
-                "movers": [str(mover) for mover in _MOVERS[info.place]],
+                "access": _access(info.access),
+                "movers": _MOVERS[info.place],
             }
             for info, row in of(lib.NUPA_RESOURCE_MR, "pd", "key", "iova", "length")
         ],
