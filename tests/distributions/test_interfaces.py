@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from tests.distributions.release import LIBRARIES, Release
 
 pytestmark = pytest.mark.timeout(600)  # the first test of a release downloads it
 
-KINDS = {
+KINDS: dict[str, Callable[..., set[Any]]] = {
     "libibverbs.so.1": test_symbols.dynamic_symbols,
     "librdmacm.so.1": test_rdmacm.symbols,
 }
@@ -54,7 +56,8 @@ def test_all_that_its_library_exports_is_exported(release: Release, library: str
 @pytest.mark.parametrize("library", KINDS)
 def test_all_that_its_files_import_is_exported(release: Release, library: str) -> None:
     files = clients(release)
-    imported = set().union(*(KINDS[library](path, defined=False) for path in files))
+    imported: set[Any] = set()
+    imported.update(*(KINDS[library](path, defined=False) for path in files))
     assert len(imported) > 40
     assert imported - KINDS[library](LIBRARIES / library, defined=True) == set()
 

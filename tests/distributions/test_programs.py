@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from nupa.programs.pair import PairResult
 from tests.distributions.release import LIBRARIES, Release
 from tests.programs.rdmacm.cm_stage import SERVER, port, start
 from tests.programs.stage import Stage, sizes_of
@@ -26,6 +26,30 @@ PERFTEST = (
     "ib_read_lat",
     "ib_atomic_lat",
 )
+
+
+class Meeting(NamedTuple):
+    """Command lines of a server and its client, and the words with which both end well.
+
+    *port*: the only one that they know.
+    """
+
+    server: str
+    client: str
+    says: str
+    space: str = "tcp"
+    port: str = ""
+
+
+STREAM = "-S 1000 -I 100"
+MEETINGS = {
+    "rping": Meeting("rping -s -V -v -C 5", f"rping -c -a {SERVER} -V -v -C 5", "rdma-ping-4"),
+    "ucmatose": Meeting("ucmatose", f"ucmatose -s {SERVER}", "data transfers complete"),
+    "udaddy": Meeting("udaddy", f"udaddy -s {SERVER}", "data transfers complete", "udp", "7174"),
+    "rdma_client": Meeting("rdma_server", f"rdma_client -s {SERVER}", "end 0"),
+    "rdma_xclient": Meeting("rdma_xserver", f"rdma_xclient -s {SERVER}", "end 0"),
+    "rstream": Meeting(f"rstream {STREAM}", f"rstream -s {SERVER} {STREAM}", "custom"),
+}
 
 
 def output(fabric: Stage, command: Sequence[str]) -> str:
@@ -76,26 +100,17 @@ def test_perftest_measures(release: Release, fabric: Stage, program: str) -> Non
     assert sizes_of(result.client.stdout) in ([65536], [2], [8])
 
 
-def meet(fabric: Stage, release: Release, program: str, *options: str) -> PairResult:
-    number = port()
-    server = release.command(
-        program, *(["-s"] if program == "rping" else []), "-p", number, *options
-    )
-    to = ["-c", "-a", SERVER] if program == "rping" else ["-s", SERVER]
-    client = release.command(program, *to, "-p", number, *options)
-    with start(fabric, server, client, number=number) as pair:
-        return pair.wait().check()
-
-
-def test_rping_finds_its_data_intact(release: Release, fabric: Stage) -> None:
-    result = meet(fabric, release, "rping", "-V", "-v", "-C", "5")
-    assert re.findall(r"rdma-ping-(\d+)", result.client.stdout) == list("01234")
-
-
-def test_ucmatose_transfers_messages_both_ways(release: Release, fabric: Stage) -> None:
-    result = meet(fabric, release, "ucmatose")
-    assert "data transfers complete" in result.server.stdout
-    assert "data transfers complete" in result.client.stdout
+@pytest.mark.parametrize("program", MEETINGS)
+def test_programs_meet_by_rdma_cm(release: Release, fabric: Stage, program: str) -> None:
+    meeting = MEETINGS[program]
+    number = meeting.port or port()
+    choice = [] if meeting.port else ["-p", number]
+    server = release.command(*meeting.server.split(), *choice)
+    client = release.command(*meeting.client.split(), *choice)
+    with start(fabric, server, client, number=number, space=meeting.space) as pair:
+        result = pair.wait().check()
+    for said in (result.server.stdout, result.client.stdout):
+        assert meeting.says in said
 
 
 def test_pyverbs_sends_and_writes(release: Release, fabric: Stage) -> None:
