@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Regions of dma-bufs in a guest, whose kernel has /dev/udmabuf."""
+"""Regions of dma-bufs in a guest, whose kernel has /dev/udmabuf and /dev/dma_heap."""
 
 from __future__ import annotations
 

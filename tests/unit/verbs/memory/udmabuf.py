@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Regions of dma-bufs.
 
-These tests need /dev/udmabuf: tests/system/test_dmabuf.py runs them in a guest, which has it.
+These tests need /dev/udmabuf and /dev/dma_heap/system: tests/system/test_dmabuf.py runs them in a
+guest, which has both.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
+import resource
+import struct
 from pathlib import Path
 
 import pytest
@@ -112,6 +116,49 @@ def test_a_region_without_write_access_is_read_only(pair) -> None:
     theirs = DmaBufMR(pair.b.pd, PAGE, e.IBV_ACCESS_REMOTE_READ)
     assert wait(pair, e.IBV_WR_RDMA_READ, pair.a.mr, theirs, 8) == e.IBV_WC_SUCCESS
     assert wait(pair, e.IBV_WR_RDMA_WRITE, pair.a.mr, theirs, 8) == e.IBV_WC_REM_ACCESS_ERR
+
+
+def heap(length: int, flags: int) -> int:
+    """Returns a dma-buf of the system's heap, whose *flags* may be O_RDONLY."""
+    # linux/dma-heap.h: DMA_HEAP_IOCTL_ALLOC takes bytes, descriptor, its flags, flags of the heap.
+    data = bytearray(struct.pack("=QIIQ", length, 0, flags | os.O_CLOEXEC, 0))
+    device = os.open("/dev/dma_heap/system", os.O_RDONLY)
+    fcntl.ioctl(device, 0xC0184800, data)
+    os.close(device)
+    return int(struct.unpack("=QIIQ", data)[1])
+
+
+def test_memory_of_another_exporter_is_registered_too(pair) -> None:
+    fd = heap(SIZE, os.O_RDWR)
+    theirs = DmaBufMR(pair.b.pd, SIZE, ALL, fd)
+    pair.a.mr.write(b"to a heap")
+    assert wait(pair, e.IBV_WR_RDMA_WRITE, pair.a.mr, theirs, 9) == e.IBV_WC_SUCCESS
+    assert theirs.read(9) == b"to a heap"
+    theirs.close()
+    os.close(fd)
+
+
+def test_a_descriptor_for_reading_allows_no_writes(pair) -> None:
+    fd = heap(SIZE, os.O_RDONLY)
+    assert refusal(pair.b, fd, access=LOCAL) == errno.EACCES
+    theirs = DmaBufMR(pair.b.pd, SIZE, e.IBV_ACCESS_REMOTE_READ, fd)
+    assert wait(pair, e.IBV_WR_RDMA_READ, pair.a.mr, theirs, 8) == e.IBV_WC_SUCCESS
+    theirs.close()
+    os.close(fd)
+
+
+def test_a_program_without_a_free_descriptor_is_told(end) -> None:
+    with DmaBuf(SIZE) as buf:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        before = mappings()
+        lowest = os.dup(0)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, hard))
+        try:
+            assert refusal(end, buf.fd) == errno.EMFILE
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            os.close(lowest)
+        assert mappings() == before
 
 
 def test_addresses_count_from_the_iova(pair) -> None:
