@@ -47,6 +47,7 @@ SLOW = (
     "net/measure/test_benchmarks.py",
     "net/traffic/test_outages.py",
     "packet/replay/test_captures.py",
+    "programs/pages/",
     "programs/verbs/test_busy.py",
     "programs/rdmacm/test_cm_faults.py",
     "soak/",

@@ -25,7 +25,7 @@ def numpy() -> Any:
     try:
         import numpy as module
     except ImportError as error:
-        raise LocalError("collectives need NumPy: pip install nupa[numpy]") from error
+        raise LocalError("collectives need NumPy: `pip install numpy`") from error
     return module
 
 

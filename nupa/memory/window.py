@@ -183,7 +183,7 @@ class Window(Closing):
         try:
             import numpy
         except ImportError as error:
-            raise LocalError("arrays need NumPy: pip install nupa[numpy]") from error
+            raise LocalError("arrays need NumPy: `pip install numpy`") from error
         if self._size % numpy.dtype(dtype).itemsize:
             raise LocalError(f"{self.name}: {self._size} bytes are not a multiple of {dtype}")
         return numpy.frombuffer(self, dtype)  # type: ignore[call-overload, no-any-return]
