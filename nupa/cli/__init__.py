@@ -25,7 +25,7 @@ _EPILOG = """\
 examples:
   nupa run -- ib_send_lat                a program on a host of a fabric, which is made if needed
   nupa run -- ib_send_lat localhost      and its peer, on the next host
-  nupa up --topology rack24              a fabric that stays
+  nupa up --hosts 8                      a fabric that stays
   nupa net up                            an IP interface for each host, without root
   nupa shell host0                       a shell with network and RDMA of a host
   nupa show                              its hosts, ports, processes and traffic
@@ -59,7 +59,9 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=Help,
     )
     parser.add_argument("--version", action="version", version=f"nupa {nupa.__version__}")
-    parser.add_argument("--fabric", metavar="NAME", help="the same as behind the command")
+    parser.add_argument(
+        "--fabric", metavar="NAME", help="use this fabric; it may stand behind the command, too"
+    )
     subparsers = parser.add_subparsers(prog="nupa", metavar="COMMAND", required=True)
     known = commands()
     for name in [meant] if (meant := _command(argv)) in known else known:

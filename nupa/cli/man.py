@@ -39,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
             (folder / f"{name}.1").write_text(text, encoding="utf-8")
             count += 1
     except OSError as error:
-        raise LocalError(f"{folder}: {error.strerror}", error.errno or 0) from error
+        raise LocalError(
+            f"{folder}: {error.strerror}; --to names another folder", error.errno or 0
+        ) from error
     print(f"{count} pages are in {folder}")
     return 0
 

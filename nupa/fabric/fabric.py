@@ -100,9 +100,9 @@ class Fabric(OpenFabric):
     def open(cls, name: str | None = None) -> Fabric:
         """Opens the named fabric and uses it, which keeps it up until it is closed here.
 
-        None: the fabric "default", else the only one that is up.  A name with a slash is a path, as
-        of memory that a guest shares with its machine.  LocalError: no such fabric (ENOENT), or no
-        permission; FabricError: it is damaged, or of another layout version.
+        None: the fabric of NUPA_FABRIC, else "default", else the only one that is up.  A name with
+        a slash is a path, as of memory that a guest shares with its machine.  LocalError: no such
+        fabric (ENOENT), or no permission; FabricError: it is damaged, or of another layout version.
         """
         with registry.control_lock():
             return cls._open_locked(name or meant_name())
@@ -126,8 +126,8 @@ class Fabric(OpenFabric):
     ) -> tuple[Fabric, HostInfo]:
         """Returns the fabric, and a host that is leased until the fabric is closed, for `nupa run`.
 
-        name None: the fabric "default", else the only one that is up; if none is up, *default()* is
-        made and goes with its last user.  host: a name or index; None: the host that *own* returns,
+        name None: as for open(); if none is up, *default()* is made and goes with its last user.
+        host: a name or index; None: the host that *own* returns,
         else the host with the fewest programs, the first of equals.
         """
         with registry.control_lock():

@@ -87,8 +87,8 @@ class _Outcome(NamedTuple):
 def up(name: str | None, wish: Wish) -> UpReport:
     """Makes what *wish* asks for, repairs what is broken, and leaves all else alone.
 
-    name None: the fabric "default", else the only one that is up; if none is up, a default one is
-    made, which goes with `net down`.  LocalError, FabricError: nothing was made.
+    name None: as for Fabric.open(); if none is up, a default one is made, which goes with
+    `net down`.  LocalError, FabricError: nothing was made.
     """
     _check(wish)
     interface.check_device()
