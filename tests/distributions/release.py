@@ -31,13 +31,14 @@ PACKAGES = (
     "perftest",
     "rdmacm-utils",
     "infiniband-diags",
+    "iproute2",
     "python3-pyverbs",
     "ibverbs-providers",
     "libibverbs-dev",
     "librdmacm-dev",
 )
 #: The versions that matter to a reader.
-TOLD = ("ibverbs-utils", "perftest", "libc6", "python3")
+TOLD = ("ibverbs-utils", "perftest", "iproute2", "libc6", "python3")
 
 _MULTIARCH = "lib/x86_64-linux-gnu"
 _VERSIONS = "versions.json"

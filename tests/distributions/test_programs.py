@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,6 +82,14 @@ def test_the_device_is_listed(release: Release, fabric: Stage) -> None:
     shown = output(fabric, release.command("ibstat"))
     assert "CA 'nupa_rdma0'" in shown
     assert "State: Active" in shown
+
+
+def test_rdma_of_iproute2_shows_the_device(release: Release, fabric: Stage) -> None:
+    (link,) = json.loads(output(fabric, release.command("rdma", "-j", "link")))
+    assert (link["ifname"], link["port"], link["state"]) == ("nupa_rdma0", 1, "ACTIVE")
+    (counts,) = json.loads(output(fabric, release.command("rdma", "-j", "res")))
+    assert (counts["pd"], counts["qp"], counts["ctx"]) == (0, 0, 0)
+    assert "rx_no_receive" in output(fabric, release.command("rdma", "statistic"))
 
 
 @pytest.mark.parametrize("kind", PINGPONGS)
