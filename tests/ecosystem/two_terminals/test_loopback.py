@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from nupa.programs.pair import NUPA, ProgramOutcome
+from tests.ecosystem.lab import Lab
 from tests.programs.needs import needs
-
-from .lab import Lab
 
 PORT = 7174
 

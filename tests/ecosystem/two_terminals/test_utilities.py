@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from nupa.programs.pair import PairResult, ProgramOutcome, ProgramPair, free_port
+from tests.ecosystem.lab import Lab
 from tests.programs.needs import needs
-
-from .lab import Lab
 
 SERVED = (
     "7174"  #: The port of rping and udaddy; others are told.  Fabrics are apart, and so are ports.
