@@ -13,12 +13,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs.needs import needs
+
 from .lab import Lab
 
 SOURCES = Path(__file__).with_name("c")
 LIBRARIES = Path(sys.modules["nupa"].__path__[0], "lib")
 WHEELS = "libibverbs-0123abcd.so.1.14.59.0"
 VERSIONS = "IBVERBS_1.1 { global: ibv_get_device_list; ibv_free_device_list; local: *; };"
+
+
+def system_library(name: str) -> Path:
+    """Returns the system's file of that name."""
+    command = ["gcc", f"-print-file-name={name}"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    return Path(found.stdout.strip()).resolve(strict=True)
 
 
 def gcc(output: Path, *options: str) -> Path:
@@ -34,10 +43,7 @@ def brought(tmp_path: Path) -> Path:
     folder = tmp_path / "brought"
     folder.mkdir()
     for name in ("libibverbs.so.1", "librdmacm.so.1"):
-        path = subprocess.run(
-            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
-        )
-        shutil.copy(Path(path.stdout.strip()).resolve(strict=True), folder / name)
+        shutil.copy(system_library(name), folder / name)
     return folder
 
 
@@ -93,6 +99,22 @@ def test_a_library_that_is_opened_is_ours_by_any_path_and_name(
     names = [str(brought / "libibverbs.so.1"), str(renamed), str(versioned)]
     names += ["libibverbs.so", "libibverbs.so.1", "/nowhere/libibverbs.so.1"]
     assert fabric.must(fabric.on(None, opens, *names)).split() == ["1"] * len(names)
+
+
+def test_a_launcher_that_sets_ld_library_path_changes_nothing(fabric: Lab, brought: Path) -> None:
+    # As AppImages and PyInstaller's programs do.
+    devices = needs("ibv_devices", "ibverbs-utils")
+    launcher = ["env", f"LD_LIBRARY_PATH={brought}", devices]
+    assert "nupa_rdma0" in fabric.must(fabric.on(None, *launcher))
+
+
+def test_drivers_that_a_program_brings_load_with_ours(fabric: Lab, brought: Path) -> None:
+    opens = fabric.compile(SOURCES / "opens_libraries.c")
+    names = []
+    for name in ("libmlx5.so.1", "libefa.so.1"):  # they import the private symbols
+        shutil.copy(system_library(name), brought / name)
+        names.append(str(brought / name))
+    assert fabric.must(fabric.on(None, opens, *names)).split() == ["1", "1"]
 
 
 def test_other_libraries_are_opened_as_they_are(fabric: Lab, tmp_path: Path) -> None:
