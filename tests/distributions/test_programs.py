@@ -18,6 +18,7 @@ from tests.programs.stage import Stage, sizes_of
 pytestmark = pytest.mark.timeout(600)  # the first test of a release downloads it
 
 PYVERBS = Path(__file__).with_name("pyverbs_messages.py")
+MODULES = Path(__file__).with_name("pyverbs_modules.py")
 PINGPONGS = ("rc", "uc", "ud", "srq", "xsrq")
 PERFTEST = (
     "ib_write_bw",
@@ -125,3 +126,12 @@ def test_programs_meet_by_rdma_cm(release: Release, fabric: Stage, program: str)
 def test_pyverbs_sends_and_writes(release: Release, fabric: Stage) -> None:
     said = output(fabric, release.python(str(PYVERBS)))
     assert said.splitlines() == ["nupa_rdma0 True", "intact"]
+
+
+def test_each_module_of_pyverbs_and_each_driver_loads(release: Release, fabric: Stage) -> None:
+    drivers = sorted((release.root / "usr/lib/x86_64-linux-gnu/libibverbs").glob("*.so"))
+    assert len(drivers) > 10
+    mapped = output(fabric, release.python(str(MODULES), *map(str, drivers))).split()
+    assert {driver.name for driver in drivers if not driver.is_symlink()} <= set(mapped)
+    for library in ("libmlx5.so.1.", "libefa.so.1."):
+        assert any(name.startswith(library) for name in mapped)
