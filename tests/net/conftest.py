@@ -15,21 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from nupa.fabric import NupaError
-from nupa.netdev import interface, keeper
 from tests.net.lab import Net, closed
 from tests.programs import users
+from tests.programs.needs import needs_interfaces
 from tests.programs.users import User
 
 
 @pytest.fixture(scope="session")
 def _possible() -> None:
     """Skips where no interface can be made, and says what is missing."""
-    try:
-        interface.check_device()
-        keeper.Keeper("/nowhere", 1).close()
-    except NupaError as error:
-        pytest.skip(str(error))
+    needs_interfaces()
 
 
 @pytest.fixture

@@ -8,6 +8,9 @@ import shutil
 
 import pytest
 
+from nupa.fabric import NupaError
+from nupa.netdev import interface, keeper
+
 
 def needs(program: str, package: str) -> str:
     """Returns the path of *program*; skips where it is missing, naming its Debian *package*."""
@@ -15,3 +18,12 @@ def needs(program: str, package: str) -> str:
     if found is None:
         pytest.skip(f"there is no {program} here: Debian's package {package} has it")
     return found
+
+
+def needs_interfaces() -> None:
+    """Skips where no network interface can be made, and says what is missing."""
+    try:
+        interface.check_device()
+        keeper.Keeper("/nowhere", 1).close()
+    except NupaError as error:
+        pytest.skip(str(error))

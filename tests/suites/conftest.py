@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs.needs import needs_interfaces
+
 from .upstream import PYPI, PYPI_VERSION, Suite, debian_version, unpack_debian, unpack_pypi
 
 OWN_PYVERBS = (("PYTHONPATH", str(PYPI / "python")),)
@@ -38,6 +40,7 @@ _WAYS: dict[str, Callable[[Path], Suite]] = {
 
 @pytest.fixture(params=_WAYS)
 def suite(request: pytest.FixtureRequest, tmp_path: Path) -> Suite:
+    needs_interfaces()
     folder = tmp_path / "suite"
     folder.mkdir()
     return _WAYS[request.param](folder)

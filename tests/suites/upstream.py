@@ -21,7 +21,6 @@ from pathlib import Path
 
 import pytest
 
-from nupa.core.segment import HostInfo
 from nupa.fabric import Fabric
 from nupa.programs.pair import NUPA
 from nupa.topology.topology import SegmentConfig, star
@@ -31,7 +30,6 @@ RUNNER = HERE / "runner.py"
 DEBIAN_TESTS = Path("/usr/share/doc/rdma-core/tests")
 PYPI = HERE.parents[1] / "build" / "pyverbs"  # made by build_pyverbs
 PYPI_VERSION = 59
-NETDEV = "nupa_net0"
 POOL_BYTES = 64 << 20  # the suite takes half of the device memory that there is
 DEADLINE_S = 60.0  # of a module: what takes longer hangs
 
@@ -93,20 +91,18 @@ class Suite:
         ]
 
     def execute(self, script: Path, arguments: Sequence[str], scratch: Path) -> str:
-        """Runs *script* on a host of a fabric; what was written, and how it ended."""
+        """Runs *script* on a host of a fabric, with both its devices; what was written, and how it
+        ended."""
         command = [*self.python, str(script), *arguments]
         topology = star(2)
         topology.segment = SegmentConfig(pool_bytes=POOL_BYTES)
         name = f"{scratch.name}-{os.getpid()}"
         with Fabric.create(name, topology, auto=True) as fabric:
-            host = fabric.hosts[0]
-            tools = _write_tools(host, scratch)
-            env = dict(os.environ, **dict(self.env), PATH=f"{tools}:{os.environ['PATH']}")
-            place = ["--fabric", fabric.name, "--host", host.name]
+            place = ["--net", "--fabric", fabric.name, "--host", "host0"]
             with subprocess.Popen(
                 [*NUPA, "run", *place, "--", *command],
                 cwd=self.folder,
-                env=env,
+                env=dict(os.environ, **dict(self.env)),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -117,26 +113,9 @@ class Suite:
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     said = f"{process.communicate()[0]}\nnot done after {DEADLINE_S:g} s: killed"
+                    # Its interface went with it; the files did not.
+                    subprocess.run([*NUPA, "net", "down", "--fabric", fabric.name], check=True)
         return f"{said}\nended with {process.returncode}"
-
-
-def _write_tools(host: HostInfo, scratch: Path) -> Path:
-    """Returns a folder with `ip`, which the suite asks for the addresses of the device's network
-    interface.
-
-    The kernel does not know the interface; to other questions it is the system's.
-    """
-    folder = scratch / "bin"
-    folder.mkdir()
-    address = {"family": "inet", "local": host.ipv4, "prefixlen": 24}
-    answer = [{"address": host.mac, "addr_info": [address]}]
-    path = folder / "ip"
-    path.write_text(
-        f"#!/bin/sh\n[ \"$*\" = '-j addr show {NETDEV}' ] || "
-        f"exec {shutil.which('ip') or 'false'} \"$@\"\necho '{json.dumps(answer)}'\n"
-    )
-    path.chmod(0o755)
-    return folder
 
 
 @dataclass(frozen=True)
