@@ -7,6 +7,7 @@ Both go to the same addresses: those of nupa_net0 are the GIDs of nupa_rdma0, an
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from ipaddress import IPv6Address
 
@@ -138,3 +139,28 @@ def test_ibv_rc_pingpong_at_the_address_of_the_netdev(net: Net, gid_index: int) 
     command = [needs("ibv_rc_pingpong", "ibverbs-utils"), "-g", str(gid_index), "-n", "200", "-c"]
     found = over_tcp(net, command, 18515)
     assert "200 iters in" in found.stdout
+
+
+@pytest.mark.parametrize(("provider", "kind"), [("verbs", "msg"), ("verbs;ofi_rxm", "rdm")])
+def test_libfabric_has_one_address_for_tcp_and_for_rdma_cm(
+    net: Net, provider: str, kind: str
+) -> None:
+    command = [needs("fi_pingpong", "libfabric-bin"), "-p", provider, "-e", kind, "-c"]
+    server = net.start("host1", [*command, "-B", "47592"], shell=True)
+    net.listening("host1", 47592, server)
+    found, _ = answer(net, server, [*command, "-P", "47592", HOST1])
+    sizes = re.findall(r"^(\S+)\s+10\s+=10\s", found.stdout, re.MULTILINE)
+    assert sizes == ["64", "256", "1k", "4k", "64k", "1m"]
+
+
+def test_loopback_of_a_namespace_is_its_host_alone(net: Net) -> None:
+    rping = [needs("rping", "rdmacm-utils"), "-C", "1", "-v"]
+    to_itself = [*rping, "-c", "-a", "127.0.0.1"]
+    server = net.start("host1", [*rping, "-s"], shell=True)
+    while not json.loads(net.ok("show", "--json").stdout)["listeners"]:
+        assert server.running, server.outcome().describe()
+    refused = net.exec("host0", to_itself, shell=True, check=False)
+    assert "RDMA_CM_EVENT_REJECTED, error 8" in refused.stdout + refused.stderr
+    assert "Connect to: rping" in refused.stderr
+    assert pings(net.exec("host1", to_itself, shell=True).stdout) == [0]
+    assert server.wait(DEADLINE_S).ok
