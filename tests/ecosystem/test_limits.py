@@ -31,7 +31,7 @@ def pingpong(fabric: Lab, limit: str) -> ProgramOutcome:
     return fabric.pair(server, client, port=port).run().client
 
 
-@pytest.mark.parametrize("limit_mib", [100, 600, 720])
+@pytest.mark.parametrize("limit_mib", [100, 600])
 def test_the_address_space_that_is_needed_is_named_and_suffices(
     fabric: Lab, limit_mib: int
 ) -> None:
@@ -112,7 +112,7 @@ def test_a_full_file_system_is_no_input_output_error(tmp_path: Path) -> None:
     script = FULL.format(folder=folder, nupa=" ".join(NUPA), file=NODE_TYPE)
     command = ["unshare", "--mount", "--user", "--map-root-user", "sh", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50)
-    if "unshare" in done.stderr:
-        pytest.skip(f"no user namespaces here: {done.stderr}")
+    if done.stderr.startswith(("unshare:", "mount:")):
+        pytest.skip(f"no user namespace with mounts here: {done.stderr}")
     assert "exit 1" in done.stdout, done
     assert "No space left on device; /sys/class/infiniband is not shown" in done.stderr

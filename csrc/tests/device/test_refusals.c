@@ -36,13 +36,17 @@ static void deny(uint32_t number)
 	CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }
 
-static void limit(int resource, rlim_t value)
+/* Sets a soft limit; returns the old one. */
+static rlim_t limit(int resource, rlim_t value)
 {
 	struct rlimit limits;
+	rlim_t old;
 
 	CHECK_EQ(getrlimit((__rlimit_resource_t)resource, &limits), 0);
+	old = limits.rlim_cur;
 	limits.rlim_cur = value;
 	CHECK_EQ(setrlimit((__rlimit_resource_t)resource, &limits), 0);
+	return old;
 }
 
 static void check_refused(struct nupa_fabric *fabric, int error, const char *call,
@@ -77,7 +81,7 @@ TEST(a_file_size_limit_is_an_error_and_no_signal)
 {
 	struct nupa_fabric *fabric = test_fabric();
 
-	limit(RLIMIT_FSIZE, 0);
+	(void)limit(RLIMIT_FSIZE, 0);
 	check_refused(fabric, EFBIG, "pwrite", "ulimit -f");
 }
 
@@ -86,12 +90,13 @@ TEST(each_descriptor_that_is_missing_is_named)
 	struct nupa_fabric *fabric = test_fabric();
 	struct ibv_context *context = NULL;
 	int next = dup(0);
-	rlim_t files;
+	rlim_t files, old;
 
 	CHECK(next >= 0);
 	close(next);
+	old = limit(RLIMIT_NOFILE, (rlim_t)next);
 	for (files = (rlim_t)next; !context; files++) {
-		limit(RLIMIT_NOFILE, files);
+		(void)limit(RLIMIT_NOFILE, files);
 		errno = 0;
 		context = nupa_open_host(fabric, 0, NUPA_MOVER_NONE, why, sizeof(why));
 		CHECK(context || (errno == EMFILE && strstr(why, strerror(EMFILE)) &&
@@ -99,6 +104,7 @@ TEST(each_descriptor_that_is_missing_is_named)
 		CHECK(files < (rlim_t)next + 64);
 	}
 	CHECK(files > (rlim_t)next + 1);
+	(void)limit(RLIMIT_NOFILE, old);
 	CHECK_EQ(nupa_close_device(context), 0);
 	nupa_fabric_put(fabric);
 }
