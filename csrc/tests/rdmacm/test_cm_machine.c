@@ -3,6 +3,7 @@
  * of one that is a host alone. */
 #include "tests/support/cm_end.h"
 #include "engine/cm/internal.h"
+#include "region/region.h"
 #include "tests/support/end.h"
 
 #include <arpa/inet.h>
@@ -170,6 +171,29 @@ TEST(datagram_services_are_found_by_loopback)
 	CHECK_EQ(rdma_ack_cm_event(answer), 0);
 	cm_destroy(event->id);
 	CHECK_EQ(rdma_ack_cm_event(event), 0);
+	cm_destroy(client);
+	cm_destroy(listener);
+	cm_pair_close(&pair);
+}
+
+TEST(a_link_that_is_down_holds_back_a_request_by_loopback)
+{
+	struct rdma_cm_id *listener, *client;
+	struct cm_pair pair;
+
+	say_loopback("machine");
+	pair = cm_pair_open();
+	listener = cm_listener(&pair.side[1], RDMA_PS_TCP, "");
+	client = cm_id(&pair.side[0], RDMA_PS_TCP);
+	cm_resolve(&pair.side[0], client, "127.0.0.1", cm_port(listener));
+	CHECK_EQ(nupa_fabric_set_port(pair.fabric, test_fabric_port(1), NUPA_PORT_DOWN), 0);
+	CHECK_EQ(rdma_connect(client, &(struct rdma_conn_param){ 0 }), 0);
+	cm_pass(&pair.side[0], UINT64_C(200000000)); /* longer than it seeks a listener */
+	cm_expect_none(pair.side[0].channel);
+	cm_expect_none(pair.side[1].channel);
+	CHECK_EQ(nupa_fabric_set_port(pair.fabric, test_fabric_port(1), NUPA_PORT_ACTIVE), 0);
+	CHECK(heard(&pair.side[1]) == listener);
+	cm_expect_ack(pair.side[0].channel, client, RDMA_CM_EVENT_REJECTED, 28);
 	cm_destroy(client);
 	cm_destroy(listener);
 	cm_pair_close(&pair);
