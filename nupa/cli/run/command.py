@@ -22,6 +22,10 @@ If no fabric is up, one is made (two hosts or --hosts, one switch), which ends w
 Exit code: the program's; 126 or 127 if it cannot be started.  If a signal ends the program, the
 same one ends nupa.
 
+environment:
+  NUPA_PRELOAD=0     programs keep a libibverbs and librdmacm of their own (RPATH, wheels, conda)
+  NUPA_QUIET=1       no hints on stderr
+
 examples:
   nupa run -- ib_send_lat                 on one terminal, and on another:
   nupa run -- ib_send_lat localhost
