@@ -181,7 +181,13 @@ class FabricManager(LdClient, EventClient):
             time.sleep(pause_s)
             pause_s = min(_MOST_PAUSE_S, pause_s * 2 + 1e-4)
         if status.opcode == opcode and status.code != Code.SUCCESS:
-            raise CommandError(Code(status.code), FmOpcode(opcode).name.lower())
+            code, name = Code(status.code), FmOpcode(opcode).name.lower()
+            why = {
+                Code.RETRY_REQUIRED: f"the device went away during the {name}: plug it in, and "
+                f"{name} again",
+                Code.ABORTED: f"another manager, or this one, aborted the {name}",
+            }
+            raise CommandError(code, why.get(code, name))
 
     # Domain validation
 
