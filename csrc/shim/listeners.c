@@ -4,9 +4,12 @@
  * proc_net(5) has the socket's inode, proc_pid_fd(5) its holder, and proc_pid_environ(5) the
  * holder's host.
  *
- * It is looked for once for each connection to a host. */
+ * It is looked for once for each connection to a host, which takes milliseconds: the kernel looks
+ * at all its sockets for proc_net(5).  So an answer holds for a while. */
 #define _GNU_SOURCE
 #include "shim/shim.h"
+
+#include "base/atomics.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -18,11 +21,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SOCKETS_MAX 16u             /* that listen at one port with a wildcard address */
 #define TEXT_MAX_BYTES (256u << 10) /* of a file of /proc/PID that is looked at */
 #define TCP_STATE_LISTEN 0x0a
+#define HOLDS_MS 100u /* an answer */
 
 struct search {
 	uint32_t alias; /* of the host's address, host byte order */
@@ -204,25 +209,51 @@ static bool find_holder(const struct search *search, bool all, char *who, size_t
 	return found;
 }
 
+static bool look(struct search *search, char *who, size_t bytes)
+{
+	bool found;
+
+	if (read_table("/proc/net/tcp", search) || read_table("/proc/net/tcp6", search))
+		return true;
+	if (search->n == 0)
+		return false;
+	search->text = malloc(TEXT_MAX_BYTES);
+	found = search->text &&
+		(find_holder(search, false, who, bytes) || find_holder(search, true, who, bytes));
+	free(search->text);
+	return found;
+}
+
+static uint32_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint32_t)now.tv_sec * 1000 + (uint32_t)(now.tv_nsec / 1000000);
+}
+
 bool nupa_shim_listens(const struct nupa_shim_target *at, char *who, size_t who_bytes)
 {
+	/* The listener that was found last, and when: the upper half. */
+	static uint64_t last;
 	const struct nupa_shim_net *net = nupa_shim_net();
 	struct search search = { .port = at->port };
+	const uint64_t before = nupa_load_relaxed(&last);
+	const uint32_t now = now_ms();
 	const char *own_host;
-	bool found;
+	uint32_t key;
 
 	*who = '\0';
 	if (!net || !nupa_shim_place(&search.fabric, &own_host))
 		return false;
 	search.host = net->hosts[at->host].name;
 	search.alias = nupa_shim_alias(net, (uint32_t)at->host, at->ipv6);
-	if (read_table("/proc/net/tcp", &search) || read_table("/proc/net/tcp6", &search))
+	/* No alias of a host ends with 0. */
+	key = search.alias << 16 | at->port;
+	if ((uint32_t)before == key && now - (uint32_t)(before >> 32) < HOLDS_MS)
 		return true;
-	if (search.n == 0)
+	if (!look(&search, who, who_bytes))
 		return false;
-	search.text = malloc(TEXT_MAX_BYTES);
-	found = search.text && (find_holder(&search, false, who, who_bytes) ||
-				find_holder(&search, true, who, who_bytes));
-	free(search.text);
-	return found;
+	nupa_store_relaxed(&last, (uint64_t)now << 32 | key);
+	return true;
 }
