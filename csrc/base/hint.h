@@ -5,5 +5,7 @@
 
 /* Says once on stderr what the caller should do; silent with NUPA_QUIET=1. */
 void nupa_hint(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same, once for each kind: an address that stands for it, where kinds share a format. */
+void nupa_hint_of(const void *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -110,6 +110,11 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
  * error.  *on_demand: the memory may not be there, use nupa_memory_copy. */
 uint8_t *nupa_mr_remote(struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
 			int access, bool *on_demand);
+/* refusal.c: say once why one of the two has failed. */
+void nupa_mr_explain_local(const struct nupa_engine *engine, const struct ibv_pd *pd,
+			   const struct ibv_sge *sge, int access);
+void nupa_mr_explain_remote(const struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
+			    int access);
 /* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
  */
 void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);

@@ -158,8 +158,10 @@ enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd
 		if (sge[i].length == 0)
 			continue;
 		va = nupa_mr_local(engine, pd, &sge[i], access);
-		if (!va)
+		if (unlikely(!va)) {
+			nupa_mr_explain_local(engine, pd, &sge[i], access);
 			return IBV_WC_LOC_PROT_ERR;
+		}
 		spans[n++] = (struct nupa_span){ va, sge[i].length };
 	}
 	*n_spans = n;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Receives: a message finds the next one of its queue, fills it and completes it. */
+#include "base/hint.h"
 #include "engine/transport/responder.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 void nupa_receive_taken(struct nupa_qp *qp)
 {
@@ -79,6 +81,16 @@ static uint64_t spans_bytes(const struct nupa_span *spans, uint32_t n_spans)
 	return bytes;
 }
 
+static enum ibv_wc_status too_short(const struct nupa_qp *qp, uint64_t room, uint64_t bytes)
+{
+	nupa_hint("QP %u has a receive of %" PRIu64 " bytes posted for a message of %" PRIu64
+		  "%s (IBV_WC_LOC_LEN_ERR%s): post longer receives",
+		  qp->ibv.qp_num, room, bytes,
+		  qp->type == IBV_QPT_UD ? ", 40 of them for the GRH" : "",
+		  qp->type == IBV_QPT_RC ? ", IBV_WC_REM_INV_REQ_ERR at its sender" : "");
+	return IBV_WC_LOC_LEN_ERR;
+}
+
 /* A SEND that the sender keeps and we fetch. */
 static enum ibv_wc_status place_pulled(struct nupa_qp *qp, const struct nupa_span *spans,
 				       uint32_t n_spans, const struct nupa_msg *msg,
@@ -102,7 +114,7 @@ static enum ibv_wc_status place_pulled(struct nupa_qp *qp, const struct nupa_spa
 	if (pull_bytes != msg->total_bytes)
 		return IBV_WC_REM_INV_REQ_ERR;
 	if (pull_bytes > spans_bytes(spans, n_spans))
-		return IBV_WC_LOC_LEN_ERR;
+		return too_short(qp, spans_bytes(spans, n_spans), pull_bytes);
 	error = nupa_mover_pull(qp->channel, spans, n_spans, pulls, n_pulls, pull_bytes);
 	if (unlikely(!nupa_responder_awaited(qp)))
 		return IBV_WC_RETRY_EXC_ERR;
@@ -139,7 +151,8 @@ static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe
 		return place_pulled(qp, spans, n_spans, msg, payload);
 	room = spans_bytes(spans, n_spans);
 	if (msg->length_bytes > room - (offset < room ? offset : room))
-		return IBV_WC_LOC_LEN_ERR;
+		return too_short(qp, room,
+				 msg->flags & NUPA_F_DMA ? msg->total_bytes : msg->length_bytes);
 	if (msg->length_bytes && nupa_spans_copy(spans, n_spans, offset, (void *)(uintptr_t)payload,
 						 msg->length_bytes, true) != NUPA_REACH_DONE)
 		return IBV_WC_LOC_PROT_ERR;
@@ -286,7 +299,10 @@ bool nupa_receive_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const 
 		return false;
 	}
 	if (spans_bytes(spans, n_spans) < msg->length_bytes + NUPA_GRH_BYTES) {
-		receive_failed(qp, rwqe->wr_id, IBV_WC_LOC_LEN_ERR, msg);
+		receive_failed(
+		    qp, rwqe->wr_id,
+		    too_short(qp, spans_bytes(spans, n_spans), msg->length_bytes + NUPA_GRH_BYTES),
+		    msg);
 		return false;
 	}
 	if (nupa_spans_copy(spans, n_spans, 0, (void *)(uintptr_t)grh, NUPA_GRH_BYTES, true) ||

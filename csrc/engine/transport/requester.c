@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The requester: takes work requests from a send queue and executes them in order, directly in
  * the peer's memory or by messages.  The peer's answers: requester_answers.c. */
+#include "base/hint.h"
 #include "engine/transport/responder.h"
 #include "engine/transport/sq.h"
 
@@ -426,8 +427,12 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 	struct nupa_msg *msg;
 	uint8_t *payload = NULL;
 
-	if (wqe->length_bytes > NUPA_MTU_BYTES)
+	if (unlikely(wqe->length_bytes > NUPA_MTU_BYTES)) {
+		nupa_hint("QP %u: a datagram of %u bytes is longer than the MTU of %u "
+			  "(IBV_WC_LOC_LEN_ERR)",
+			  qp->ibv.qp_num, wqe->length_bytes, NUPA_MTU_BYTES);
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_LEN_ERR);
+	}
 	if (unlikely(wqe->ah_host == NUPA_AH_GROUP)) {
 		if (!nupa_mcast_issue(qp, wqe))
 			return false;

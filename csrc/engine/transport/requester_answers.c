@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The peer's answers to our requests, and answers that do not come in time.  Go-back-N: a NAK
  * rewinds `issued`. */
+#include "base/hint.h"
 #include "engine/transport/sq.h"
 
 /* The oldest request that waits for an answer, or was sent and has to go again; `posted`: none. */
@@ -268,6 +269,11 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 	case NUPA_NAK_RNR:
 		nupa_count(&qp->engine->hw->rcvd_rnr_err, 1);
 		if (qp->rnr_left == 0) {
+			nupa_hint("QP %u gives up, as no receive was posted at QP %u for %u tries "
+				  "(IBV_WC_RNR_RETRY_EXC_ERR): post receives before this end "
+				  "sends, or set "
+				  "rnr_retry to 7, which is without an end",
+				  qp->ibv.qp_num, qp->dest_qpn, qp->attr.rnr_retry + 1u);
 			nupa_requester_fail(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 		} else {
 			if (qp->rnr_left != 7) /* 7: for ever, IBTA 9.7.5.2.8 */

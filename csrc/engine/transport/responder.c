@@ -4,7 +4,10 @@
  *
  * While responses of a READ are on their way its requester sends nothing behind it that could
  * change that memory (requester.c).  So requests never overtake each other here. */
+#include "base/hint.h"
 #include "engine/transport/responder.h"
+
+#include <inttypes.h>
 
 /* --- one-sided requests -------------------------------------------------------------- */
 
@@ -18,6 +21,16 @@ static bool refuse(struct nupa_qp *qp, const struct nupa_msg *msg, enum nupa_nak
 		qp->drop_message = !(msg->flags & NUPA_F_LAST);
 	}
 	return false;
+}
+
+static bool refuse_access(struct nupa_qp *qp, const struct nupa_msg *msg, uint64_t raddr,
+			  uint64_t bytes, int access)
+{
+	bool one_sided = msg->op == NUPA_OP_WRITE || msg->op == NUPA_OP_READ;
+
+	nupa_mr_explain_remote(qp, one_sided ? msg->reth.rkey : msg->atomic.rkey, raddr, bytes,
+			       access);
+	return refuse(qp, msg, NUPA_NAK_REMOTE_ACCESS);
 }
 
 static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
@@ -34,7 +47,7 @@ static bool handle_write(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) ||
 	    (bytes && !(target = nupa_mr_remote(qp, msg->reth.rkey, msg->reth.raddr, bytes,
 						IBV_ACCESS_REMOTE_WRITE, &on_demand))))
-		return refuse(qp, msg, NUPA_NAK_REMOTE_ACCESS);
+		return refuse_access(qp, msg, msg->reth.raddr, bytes, IBV_ACCESS_REMOTE_WRITE);
 	if (imm && !nupa_rq_peek(rq)) {
 		if (qp->type == IBV_QPT_RC)
 			nupa_responder_nak(qp, NUPA_NAK_RNR);
@@ -75,10 +88,8 @@ static bool handle_read(struct nupa_qp *qp, const struct nupa_msg *msg)
 
 	if (!(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) ||
 	    (job.total_bytes && !nupa_mr_remote(qp, job.rkey, job.raddr, job.total_bytes,
-						IBV_ACCESS_REMOTE_READ, &on_demand))) {
-		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
-		return false;
-	}
+						IBV_ACCESS_REMOTE_READ, &on_demand)))
+		return refuse_access(qp, msg, job.raddr, job.total_bytes, IBV_ACCESS_REMOTE_READ);
 	return nupa_responder_add_job(qp, &job);
 }
 
@@ -102,10 +113,8 @@ static bool handle_flush(struct nupa_qp *qp, const struct nupa_msg *msg)
 
 	if (!access || ((int)qp->attr.qp_access_flags & access) != access ||
 	    !nupa_mr_remote(qp, msg->atomic.rkey, raddr, whole ? 0 : msg->atomic.compare_add,
-			    access, &on_demand)) {
-		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
-		return false;
-	}
+			    access, &on_demand))
+		return refuse_access(qp, msg, raddr, whole ? 0 : msg->atomic.compare_add, access);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	nupa_responder_remember(qp, &job);
 	return nupa_responder_add_job(qp, &job);
@@ -135,15 +144,16 @@ static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 	bool on_demand = false;
 
 	if (msg->atomic.raddr & 7) {
+		nupa_hint("QP %u refuses an atomic of QP %u at 0x%" PRIx64 ", as its address is "
+			  "not a multiple of 8 (IBV_WC_REM_INV_REQ_ERR there)",
+			  qp->ibv.qp_num, qp->dest_qpn, msg->atomic.raddr);
 		nupa_responder_nak_fatal(qp, NUPA_NAK_INVALID_REQUEST);
 		return false;
 	}
 	word = (uint64_t *)(void *)nupa_mr_remote(qp, msg->atomic.rkey, msg->atomic.raddr, 8,
 						  access, &on_demand);
-	if (!word || (uintptr_t)word & 7 || !((int)qp->attr.qp_access_flags & access)) {
-		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_ACCESS);
-		return false;
-	}
+	if (!word || (uintptr_t)word & 7 || !((int)qp->attr.qp_access_flags & access))
+		return refuse_access(qp, msg, msg->atomic.raddr, 8, access);
 	if ((on_demand && !nupa_memory_present(word, sizeof(*word), true)) ||
 	    !execute_atomic(msg, word, &job.raddr)) {
 		nupa_responder_nak_fatal(qp, NUPA_NAK_REMOTE_OPERATION);

@@ -69,6 +69,8 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 					      IBV_ACCESS_REMOTE_READ, &on_demand))) {
 			if (drop_again(qp, job))
 				continue;
+			nupa_mr_explain_remote(qp, job->rkey, job->raddr + job->sent_bytes, chunk,
+					       IBV_ACCESS_REMOTE_READ);
 			drop_jobs(qp, NUPA_NAK_REMOTE_ACCESS);
 			return;
 		}
