@@ -96,33 +96,42 @@ static int map(struct nupa_dmabuf *buf, uint64_t offset, size_t length, int acce
 	return error;
 }
 
-static int import(int fd, uint64_t offset, size_t length, int access, struct nupa_dmabuf **made)
+static bool copy_descriptor(struct nupa_dmabuf *buf, int fd)
 {
-	struct nupa_dmabuf *buf;
-	struct stat status;
-	int error = check_is_dmabuf(fd);
+	struct stat status = { 0 };
 
-	if (error)
-		return error;
-	buf = calloc(1, sizeof(*buf));
-	if (!buf)
-		return ENOMEM;
-	buf->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (buf->fd < 0) {
-		error = errno;
-	} else {
-		error = fstat(buf->fd, &status) ? errno : map(buf, offset, length, access);
-		if (error)
-			close(buf->fd);
-	}
-	if (error) {
-		free(buf);
-		return error;
-	}
+	if (fstat(fd, &status))
+		return false;
 	buf->dev = status.st_dev;
 	buf->ino = status.st_ino;
-	*made = buf;
-	return 0;
+	buf->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return buf->fd >= 0;
+}
+
+/* NULL: errno says why. */
+static struct nupa_dmabuf *import(int fd, uint64_t offset, size_t length, int access)
+{
+	struct nupa_dmabuf *buf = NULL;
+	int error = check_is_dmabuf(fd);
+
+	if (!error) {
+		buf = calloc(1, sizeof(*buf));
+		error = buf ? 0 : ENOMEM;
+	}
+	if (!buf)
+		goto fail;
+	if (!copy_descriptor(buf, fd)) {
+		error = errno;
+		goto fail;
+	}
+	error = map(buf, offset, length, access);
+	if (!error)
+		return buf;
+	close(buf->fd);
+fail:
+	free(buf);
+	errno = error;
+	return NULL;
 }
 
 void nupa_dmabuf_release(struct nupa_dmabuf *buf)
@@ -142,20 +151,21 @@ void nupa_dmabuf_release(struct nupa_dmabuf *buf)
 struct ibv_mr *nupa_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				  int fd, int access)
 {
-	struct nupa_dmabuf *buf = NULL;
-	struct nupa_mr *mr = NULL;
-	int error = EINVAL;
+	/* As ibv_reg_dmabuf_mr of rdma-core: the address is the offset. */
+	void *addr = (void *)(uintptr_t)offset;
+	struct nupa_dmabuf *buf;
+	struct nupa_mr *mr;
+	int error = ENOMEM;
 
-	if (is_well_formed(offset, length, iova, access))
-		error = import(fd, offset, length, access, &buf);
-	if (!error) {
-		mr = calloc(1, sizeof(*mr));
-		error = mr ? 0 : ENOMEM;
+	if (!is_well_formed(offset, length, iova, access)) {
+		errno = EINVAL;
+		return NULL;
 	}
-	if (!error) {
-		/* As ibv_reg_dmabuf_mr of rdma-core: the address is the offset. */
-		void *addr = (void *)(uintptr_t)offset;
-
+	buf = import(fd, offset, length, access);
+	if (!buf)
+		return NULL;
+	mr = calloc(1, sizeof(*mr));
+	if (mr) {
 		mr->ibv = (struct ibv_mr){ pd->context, pd, addr, length, 0, 0, 0 };
 		mr->va = buf->base + (buf->bytes - length);
 		mr->length = length;
@@ -164,9 +174,9 @@ struct ibv_mr *nupa_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len
 		mr->access = nupa_mr_access(NUPA_MR_MEMORY, access);
 		mr->dmabuf = buf;
 		error = nupa_mr_register(mr);
+		if (!error)
+			return &mr->ibv;
 	}
-	if (!error)
-		return &mr->ibv;
 	free(mr);
 	nupa_dmabuf_release(buf);
 	errno = error;
