@@ -102,6 +102,8 @@ static bool used_on_another_host(const struct nupa_cm_id *id, uint64_t word)
 {
 	struct nupa_fabric *fabric = id->engine->fabric;
 
+	if (nupa_fabric_incoherent(fabric)) /* other hosts are other machines */
+		return false;
 	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
 		struct nupa_cm_bucket *table = nupa_fabric_cm_table(fabric, host, false);
 		const uint64_t *bucket;

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nupa.programs.pair import PairResult, ProgramOutcome, ProgramPair, free_port
-from tests.ecosystem.lab import Lab
+from tests.ecosystem.lab import DEADLINE_S, Lab
 from tests.programs.needs import needs
 
 SERVED = (
@@ -77,6 +77,16 @@ def test_a_program_of_rdmacm_utils_reaches_its_partner(
         client = [*client, "-s", "127.0.0.1"]
     with fabric.meet(server, client, port=int(SERVED), space=space) as pair:
         pair.wait().check()
+
+
+def test_mckey_receives_what_is_sent_to_its_group(lab: Lab) -> None:
+    """Also without a fabric that was made before: the first `nupa run` makes one for both."""
+    mckey = [needs("mckey", "rdmacm-utils"), "-m", "239.192.0.1"]
+    sender = lab.on(None, *mckey, "-s")  # it waits three seconds, as for a subnet manager
+    pair = ProgramPair(lab.on(None, *mckey), sender, env=lab.env, deadline_s=DEADLINE_S)
+    result = pair.run().check()
+    assert "data transfers complete" in result.server.stdout
+    assert "data transfers complete" in result.client.stdout
 
 
 def test_cmtime_connects_a_hundred_times(fabric: Lab) -> None:
