@@ -75,7 +75,7 @@ UP_TO_MTU = ["64", "256", "1k", "4k"]
 UP_TO_MIB = [*UP_TO_MTU, "64k", "1m"]
 
 
-# Between hosts fi_pingpong has no way: it connects where its control connection, TCP, went to.
+# It connects where its control connection, TCP, went to; for other hosts see two_terminals.
 @pytest.mark.parametrize(
     ("provider", "kind"), [("verbs", "msg"), ("verbs;ofi_rxm", "rdm"), ("verbs;ofi_rxd", "rdm")]
 )
