@@ -85,7 +85,7 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attr)
 					   !is_inside(attr->buf, attr->addr, attr->length)))
 		return fail(EINVAL);
 	if (mask & ~(memory | dmabuf | IBV_REG_MR_MASK_IOVA))
-		return fail(EOPNOTSUPP);
+		return fail(nupa_unsupported("ibv_reg_mr_ex with a DMA handle"));
 	if (mask == (dmabuf | IBV_REG_MR_MASK_IOVA))
 		return nupa_reg_dmabuf_mr(pd, attr->fd_offset, attr->length, attr->iova, attr->fd,
 					  access);

@@ -2,6 +2,7 @@
  * libibverbs.so.1: the symbols without function that must exist for a program or a driver to load.
  * Verbs return EOPNOTSUPP, or NULL with that errno.  Verbs of the ABI before 2007 (IBVERBS_1.0)
  * return ENOSYS in the same way.  Their ibv_get_device_list is the first to fail. */
+#include "engine/core/nupa.h"
 #include "libibverbs/symver.h"
 
 #include <errno.h>
@@ -27,6 +28,15 @@ NUPA_REFUSAL int unsupported_negative(void)
 	errno = EOPNOTSUPP;
 	return -1;
 }
+
+/* Where a program calls it, and no driver, it is named on stderr. */
+#define NUPA_NAMED(type, name, result)                                                             \
+	NUPA_REFUSAL type refused_##name(void)                                                     \
+	{                                                                                          \
+		nupa_unsupported(#name);                                                           \
+		return result;                                                                     \
+	}                                                                                          \
+	NUPA_ALIAS(refused_##name, name);
 
 NUPA_REFUSAL void ignore(void)
 {
@@ -108,8 +118,8 @@ NUPA_REFUSAL void *unsupported_old_null(void)
 /* clang-format on */
 
 #define NUPA_REFUSE(name) NUPA_ALIAS(unsupported, name);
-#define NUPA_REFUSE_NULL(name) NUPA_ALIAS(unsupported_null, name);
-#define NUPA_REFUSE_NEGATIVE(name) NUPA_ALIAS(unsupported_negative, name);
+#define NUPA_REFUSE_NULL(name) NUPA_NAMED(void *, name, NULL)
+#define NUPA_REFUSE_NEGATIVE(name) NUPA_NAMED(int, name, -1)
 #define NUPA_IGNORE(name) NUPA_ALIAS(ignore, name);
 NUPA_PUBLIC_REFUSED(NUPA_REFUSE)
 NUPA_PUBLIC_REFUSED_NULL(NUPA_REFUSE_NULL)

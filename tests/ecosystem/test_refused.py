@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Requests that are refused: a line on stderr names the cause, which a completion does not say."""
+"""What is refused: a line on stderr names the cause, which a completion or errno does not say."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from tests.programs.needs import needs
 
 from .lab import Lab
 
@@ -65,3 +67,46 @@ def test_requests_that_succeed_and_programs_that_want_no_hints_say_nothing(
     assert (done.stdout, done.stderr) == ("success\n" * 2, "")
     quiet = fabric.run(fabric.on("host0", program, "rkey"), env={"NUPA_QUIET": "1"}).check()
     assert (quiet.stdout, quiet.stderr) == (f"{ACCESS}\n" * 2, "")
+
+
+@pytest.fixture
+def unsupported(fabric: Lab) -> str:
+    return fabric.compile(PROGRAM.with_name("unsupported.c"), "-libverbs")
+
+
+def test_a_program_that_fails_after_calls_that_are_not_offered_says_which(
+    fabric: Lab, unsupported: str
+) -> None:
+    done = fabric.run(fabric.on("host0", unsupported, "3"))
+    assert done.returncode == 3
+    assert done.stderr == (
+        "nupa: this program ends with status 3.  It was refused, with EOPNOTSUPP: "
+        "ibv_create_qp of another type than RC, UC, UD and XRC, ibv_create_flow, "
+        "ibv_create_counters; see docs/verbs.md\n"
+    )
+
+
+def test_a_program_that_probes_and_goes_on_without_says_nothing(
+    fabric: Lab, unsupported: str
+) -> None:
+    assert fabric.run(fabric.on("host0", unsupported, "0")).check().stderr == ""
+
+
+def test_an_opcode_that_a_queue_pair_does_not_take_is_named_once(
+    fabric: Lab, unsupported: str
+) -> None:
+    done = fabric.run(fabric.on("host0", unsupported, "post")).check()
+    assert re.fullmatch(
+        r"nupa: QP \d+, of type RC, takes no work request with opcode 10, IBV_WR_TSO \(EINVAL\); "
+        "see docs/verbs.md\n",
+        done.stderr,
+    ), done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["ibv_devinfo", "-v"], ["ucx_info", "-d"], ["fi_info", "-p", "verbs"]]
+)
+def test_programs_that_probe_the_device_get_no_hints(fabric: Lab, command: list[str]) -> None:
+    packages = {"ibv_devinfo": "ibverbs-utils", "ucx_info": "ucx-utils", "fi_info": "libfabric-bin"}
+    needs(command[0], packages[command[0]])
+    assert "nupa:" not in fabric.run(fabric.on("host0", *command)).check().stderr

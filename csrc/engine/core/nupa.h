@@ -139,4 +139,8 @@ int nupa_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 int nupa_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 /* cffi: end */
 
+/* A call that the device lacks, named for stderr in a constant string: EOPNOTSUPP, also in errno.
+ */
+int nupa_unsupported(const char *call);
+
 #endif

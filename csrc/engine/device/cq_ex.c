@@ -121,7 +121,7 @@ struct ibv_cq_ex *nupa_create_cq_ex(struct ibv_context *context, struct ibv_cq_i
 
 	if (attr->comp_mask & ~known || attr->wc_flags & ~SUPPORTED_WC_FLAGS ||
 	    flags & ~known_flags) {
-		errno = EOPNOTSUPP;
+		nupa_unsupported("ibv_create_cq_ex with VLAN, flow tag or tag matching");
 		return NULL;
 	}
 	if (in_domain && (!attr->parent_domain || attr->parent_domain->context != context ||

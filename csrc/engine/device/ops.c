@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The tables that a context carries: what inline verbs of a compiled program
- * call.  A verb that is not offered stays NULL, which those answer with
- * EOPNOTSUPP. */
+ * call.  A verb that is not offered and makes an object is refused; all that
+ * need such an object stay NULL, which inline verbs answer with EOPNOTSUPP. */
 #include "engine/device/device.h"
 
 static void fill_context_ops(struct ibv_context_ops *ops)
@@ -16,9 +16,34 @@ static void fill_context_ops(struct ibv_context_ops *ops)
 	ops->dealloc_mw = nupa_dealloc_mw;
 }
 
+/* --- refused, by name ---------------------------------------------------------------- */
+
+#define NUPA_REFUSED(made, verb, of, how)                                                          \
+	static struct made *verb(struct of *from, struct how *attr)                                \
+	{                                                                                          \
+		(void)from;                                                                        \
+		(void)attr;                                                                        \
+		nupa_unsupported("ibv_" #verb);                                                    \
+		return NULL;                                                                       \
+	}
+
+NUPA_REFUSED(ibv_flow, create_flow, ibv_qp, ibv_flow_attr)
+NUPA_REFUSED(ibv_wq, create_wq, ibv_context, ibv_wq_init_attr)
+NUPA_REFUSED(ibv_rwq_ind_table, create_rwq_ind_table, ibv_context, ibv_rwq_ind_table_init_attr)
+NUPA_REFUSED(ibv_counters, create_counters, ibv_context, ibv_counters_init_attr)
+
+static void fill_refused(struct verbs_context *context)
+{
+	context->ibv_create_flow = create_flow;
+	context->create_wq = create_wq;
+	context->create_rwq_ind_table = create_rwq_ind_table;
+	context->create_counters = create_counters;
+}
+
 void nupa_fill_ops(struct verbs_context *context)
 {
 	context->sz = sizeof(*context);
+	fill_refused(context);
 	context->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	fill_context_ops(&context->context.ops);
 

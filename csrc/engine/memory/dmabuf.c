@@ -88,7 +88,8 @@ static int map(struct nupa_dmabuf *buf, uint64_t offset, size_t length, int acce
 			 buf->fd, (off_t)(offset - skip));
 	if (buf->base == MAP_FAILED)
 		/* The sizes are right: its exporter does not let processors use it. */
-		return errno == EINVAL ? EOPNOTSUPP : errno;
+		return errno == EINVAL ? nupa_unsupported("ibv_reg_dmabuf_mr of memory of a device")
+				       : errno;
 	buf->sync = writes ? DMA_BUF_SYNC_RW : DMA_BUF_SYNC_READ;
 	error = sync_cpu(buf->fd, DMA_BUF_SYNC_START | buf->sync);
 	if (error)

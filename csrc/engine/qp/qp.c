@@ -224,7 +224,8 @@ int nupa_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 
 	if (qp->is_handle) {
 		if (!qp->xrc_part->real)
-			return EOPNOTSUPP; /* only its own process can */
+			return nupa_unsupported(
+			    "ibv_modify_qp of an XRC queue pair of another process");
 		qp = qp->xrc_part->real;
 	}
 	mask = nupa_qp_own_mask(qp->ibv.qp_type, mask);

@@ -58,7 +58,7 @@ static int check_init(const struct ibv_context *context, const struct ibv_qp_ini
 	if (init->qp_type != IBV_QPT_RC && init->qp_type != IBV_QPT_UC &&
 	    init->qp_type != IBV_QPT_UD && init->qp_type != IBV_QPT_XRC_SEND &&
 	    init->qp_type != IBV_QPT_XRC_RECV)
-		return EOPNOTSUPP;
+		return nupa_unsupported("ibv_create_qp of another type than RC, UC, UD and XRC");
 	/* XRC: what one side has no use for may be missing. */
 	if ((sends && !init->send_cq) || (sends && receives && !init->recv_cq) ||
 	    (init->send_cq && init->send_cq->context != context) ||
@@ -345,7 +345,7 @@ struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 	if (ex->comp_mask & ~known ||
 	    (ex->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
 	     ex->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB)) {
-		errno = EOPNOTSUPP;
+		nupa_unsupported("ibv_create_qp_ex with flags or attributes of raw packets or RSS");
 		return NULL;
 	}
 	qp = target ? qp_make(context, NULL, ex->xrcd, &init)

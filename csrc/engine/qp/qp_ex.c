@@ -383,7 +383,7 @@ int nupa_qp_ex_init(struct nupa_qp *qp, uint64_t send_ops_flags)
 	struct ibv_qp_ex *ex = &qp->ibv_ex;
 
 	if (send_ops_flags & ~known)
-		return EOPNOTSUPP;
+		return nupa_unsupported("ibv_create_qp_ex with send_ops_flags beyond the type's");
 	qp->builder = calloc(1, sizeof(*qp->builder));
 	if (!qp->builder)
 		return ENOMEM;

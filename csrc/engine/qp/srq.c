@@ -77,7 +77,7 @@ static int check_ex(const struct ibv_context *context, const struct ibv_srq_init
 
 	if (attr->comp_mask & ~known ||
 	    (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && !xrc && attr->srq_type != IBV_SRQT_BASIC))
-		return EOPNOTSUPP; /* no tag matching */
+		return nupa_unsupported("ibv_create_srq_ex with tag matching");
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context)
 		return EINVAL;
 	if (xrc && ((attr->comp_mask & xrc_mask) != xrc_mask || attr->xrcd->context != context ||

@@ -19,12 +19,15 @@ int nupa_wqe_set_ud(struct nupa_qp *qp, struct nupa_wqe *wqe, struct ibv_ah *ah,
 		    uint32_t qkey);
 extern const uint32_t nupa_opcodes_of_type[16];
 
+/* refusal.c: EINVAL, and says once that this QP takes no such request. */
+int nupa_refuse_opcode(const struct nupa_qp *qp, uint32_t opcode);
+
 /* A WQE anew: 0, or EINVAL for an opcode that the QP does not take. */
 static inline int nupa_wqe_begin(struct nupa_qp *qp, struct nupa_wqe *wqe, uint32_t opcode,
 				 uint64_t wr_id, uint32_t flags, uint32_t imm)
 {
 	if (unlikely(opcode > 31 || !(nupa_opcodes_of_type[qp->type] >> opcode & 1)))
-		return EINVAL;
+		return nupa_refuse_opcode(qp, opcode);
 	wqe->wr_id = wr_id;
 	wqe->opcode = (uint8_t)opcode;
 	wqe->flags = (uint8_t)(flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));

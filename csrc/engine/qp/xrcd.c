@@ -150,7 +150,7 @@ struct ibv_xrcd *nupa_open_xrcd(struct ibv_context *context, struct ibv_xrcd_ini
 	}
 	/* Openers of a domain see each other by words that they write at the same moment. */
 	if (nupa_fabric_incoherent(engine->fabric)) {
-		errno = EOPNOTSUPP;
+		nupa_unsupported("ibv_open_xrcd on a fabric that is not coherent");
 		return NULL;
 	}
 	if (attr->fd != -1 && fstat(attr->fd, &file))

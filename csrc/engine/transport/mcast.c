@@ -164,7 +164,7 @@ int nupa_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid
 		return EINVAL;
 	/* Senders look at tables of all processes when a word has changed that all of them bump. */
 	if (nupa_fabric_incoherent(engine->fabric))
-		return EOPNOTSUPP;
+		return nupa_unsupported("ibv_attach_mcast on a fabric that is not coherent");
 	nupa_engine_lock(engine);
 	error = attach(qp, gid, lid);
 	nupa_engine_unlock(engine);
