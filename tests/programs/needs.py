@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
 from nupa.fabric import NupaError
 from nupa.netdev import interface, keeper
 
+#: Packages that .ci/setup unpacks, as they would start a server if they were installed.
+UNPACKED = Path(__file__).parents[2] / "build" / "unpacked" / "usr" / "sbin"
+
 
 def needs(program: str, package: str) -> str:
     """Returns the path of *program*; skips where it is missing, naming its Debian *package*."""
-    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin")
+    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:{UNPACKED}")
     if found is None:
         pytest.skip(f"there is no {program} here: Debian's package {package} has it")
     return found

@@ -84,7 +84,11 @@ def find(page: str, words: str) -> str:
 
 def script(text: str) -> str:
     """Returns a block with its servers in the background, each until it listens."""
-    lines = ["trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
+    # A reader's machine has time; one that runs all tests is busy.
+    lines = [
+        "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT",
+        "sleep() { command sleep $((3 * $1)); }",
+    ]
     for line in text.splitlines():
         if line.startswith(LEFT_OUT):
             continue
