@@ -12,14 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REFUSED_MAX 8u /* that are named */
+#define REFUSED_MAX 4u /* that are named */
 
 static struct {
 	pthread_mutex_t mutex;
 	pid_t process; /* that made these calls: a fork's child begins anew */
 	bool arranged;
 	const char *calls[REFUSED_MAX];
-	uint32_t n;
+	uint32_t n; /* one more: there were others */
 } refused = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 static void at_exit(int status, void *unused)
@@ -29,7 +29,7 @@ static void at_exit(int status, void *unused)
 
 	(void)unused;
 	pthread_mutex_lock(&refused.mutex);
-	for (uint32_t i = 0; i < refused.n && bytes < sizeof(calls); i++) {
+	for (uint32_t i = 0; i < refused.n && i < REFUSED_MAX && bytes < sizeof(calls); i++) {
 		int n = snprintf(calls + bytes, sizeof(calls) - bytes, "%s%s", i ? ", " : "",
 				 refused.calls[i]);
 
@@ -37,9 +37,10 @@ static void at_exit(int status, void *unused)
 	}
 	pthread_mutex_unlock(&refused.mutex);
 	if (status & 0xff && refused.process == getpid())
-		nupa_hint("this program ends with status %d.  It was refused, with EOPNOTSUPP: %s; "
-			  "see docs/verbs.md",
-			  status & 0xff, calls);
+		nupa_hint(
+		    "this program ends with status %d.  It was refused, with EOPNOTSUPP: %s%s; "
+		    "see docs/verbs.md",
+		    status & 0xff, calls, refused.n > REFUSED_MAX ? ", ..." : "");
 }
 
 /* dlclose has to leave at_exit where it is, since exit calls it. */
@@ -62,10 +63,11 @@ int nupa_unsupported(const char *call)
 		refused.n = 0;
 	}
 	refused.arranged = refused.arranged || arrange();
-	for (uint32_t i = 0; i < refused.n; i++)
+	for (uint32_t i = 0; i < refused.n && i < REFUSED_MAX; i++)
 		known |= strcmp(refused.calls[i], call) == 0;
 	if (!known && refused.n < REFUSED_MAX)
-		refused.calls[refused.n++] = call;
+		refused.calls[refused.n] = call;
+	refused.n += !known && refused.n <= REFUSED_MAX;
 	pthread_mutex_unlock(&refused.mutex);
 	errno = EOPNOTSUPP;
 	return EOPNOTSUPP;
