@@ -118,7 +118,7 @@ TEST(interfaces_that_cannot_be_added_are_refused_with_the_reason)
 	CHECK_EQ(nupa_pump_add(narrow, 0, 0, pair[1], LAB_MTU, why, sizeof(why)), -EMSGSIZE);
 	CHECK_EQ(nupa_pump_add(pump, 0, 0, pair[1], LAB_MTU, why, sizeof(why)), 0);
 	CHECK_EQ(nupa_pump_add(other, 0, 0, pair[0], LAB_MTU, why, sizeof(why)), -EBUSY);
-	CHECK(strstr(why, "served by another"));
+	CHECK(strstr(why, "is served by pid"));
 	nupa_pump_free(pump); /* then it may */
 	CHECK_EQ(nupa_pump_add(other, 0, 0, pair[0], LAB_MTU, why, sizeof(why)), 0);
 	nupa_pump_free(other);
