@@ -4,35 +4,16 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 from pathlib import Path
 
 import pytest
 
-from nupa._engine import ffi, lib
 from nupa.verbs import PyverbsRDMAError
 from nupa.verbs import enums as e
 from nupa.verbs.device.dmabuf import DmaBuf
 from nupa.verbs.mr import DmaBufMR
-
-PAGE = mmap.PAGESIZE
-SIZE = 8 * PAGE
-LOCAL = e.IBV_ACCESS_LOCAL_WRITE
-ALL = (
-    LOCAL
-    | e.IBV_ACCESS_REMOTE_WRITE
-    | e.IBV_ACCESS_REMOTE_READ
-    | e.IBV_ACCESS_REMOTE_ATOMIC
-    | e.IBV_ACCESS_RELAXED_ORDERING
-)
-
-
-def refusal(end, fd: int, offset=0, length=PAGE, iova=0, access=LOCAL) -> int:
-    """Returns the errno of a registration that has to fail."""
-    mr = lib.nupa_reg_dmabuf_mr(end.pd._c, offset, length, iova, fd, access)
-    assert mr == ffi.NULL
-    return int(ffi.errno)
+from tests.unit.verbs.memory.udmabuf import LOCAL, PAGE, SIZE, refusal
 
 
 def test_a_descriptor_that_is_not_open_is_refused(end) -> None:
