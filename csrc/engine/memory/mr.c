@@ -24,8 +24,10 @@ int nupa_mr_check(const struct nupa_engine *engine, void *addr, size_t length, u
 		return EINVAL;
 	if ((uintptr_t)addr + length < (uintptr_t)addr || iova + length < iova)
 		return EINVAL;
-	if (access & ~NUPA_MR_SUPPORTED_ACCESS)
-		return nupa_unsupported("ibv_reg_mr with access flags as of persistent memory");
+	if (access & ~NUPA_MR_SUPPORTED_ACCESS) {
+		nupa_unsupported("ibv_reg_mr with access flags as of persistent memory");
+		return EOPNOTSUPP;
+	}
 	*kind = NUPA_MR_MEMORY;
 	if (access & IBV_ACCESS_ON_DEMAND && nupa_mr_pool_offset(engine, &memory) == UINT64_MAX) {
 		*kind = NUPA_MR_ON_DEMAND;
