@@ -9,7 +9,7 @@
 __attribute__((format(printf, 4, 5))) int nupa_explain(int error, char *why, size_t why_bytes,
 						       const char *format, ...);
 
-/* What the user can do about a system call's errno, to follow its text: "; raise ..." or "". */
+/* The user's remedy for a system call's errno, to follow its text: "; raise ..." or "". */
 const char *nupa_remedy(int error);
 
 #endif

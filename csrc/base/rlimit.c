@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
-/* What a program takes besides: rings, stacks of threads, an arena of malloc. */
+/* A program takes this besides: rings, stacks of threads, an arena of malloc. */
 #define MARGIN_BYTES (160 * MIB)
 
 /* The size of the address space, as proc_pid_statm(5) has it; 0: unknown. */

@@ -10,7 +10,7 @@ struct nupa_port_rate nupa_port_rate(const struct nupa_port *port)
 		uint32_t lanes;
 		uint8_t bit;
 	} widths[] = { { 12, 8 }, { 8, 4 }, { 4, 2 }, { 2, 16 }, { 1, 1 } };
-	/* What a lane carries, as the kernel's `rate` has it, and the link that it stands for. */
+	/* The rate of a lane, as the kernel's `rate` has it, and the link that it stands for. */
 	static const struct {
 		uint32_t from_mtps, mbps;
 		uint8_t bit;

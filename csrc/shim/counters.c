@@ -64,7 +64,7 @@ static void add_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t slot,
 			add_outgoing(sum, &flow);
 }
 
-/* What left by the other end of the link entered here. */
+/* Groups' packets that left by the other end of the link entered here. */
 static void add_groups(struct nupa_fabric *fabric, uint32_t port, struct nupa_flow_info *sum)
 {
 	uint64_t bytes, packets;

@@ -54,7 +54,7 @@ NODE_TYPE = "/sys/class/infiniband/nupa_rdma0/node_type"
 
 
 def test_a_file_size_limit_ends_no_reader_of_the_devices_files(fabric: Lab) -> None:
-    # What they write goes to a pipe: a file would have no room.
+    # Their output goes to a pipe: a file would have no room.
     limited = f"(ulimit -f 0; cat {NODE_TYPE}; echo $?) 2>&1 | cat"
     hint, refusal, code = fabric.must(fabric.on("host0", "sh", "-c", limited)).splitlines()
     assert re.fullmatch(

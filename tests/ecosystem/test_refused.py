@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is refused: a line on stderr names the cause, which a completion or errno does not say."""
+"""Refused requests: a line on stderr names the cause, which a completion or errno does not say."""
 
 from __future__ import annotations
 

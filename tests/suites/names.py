@@ -43,7 +43,7 @@ def describe_class(kind):
             "parameters": parameters(getattr(kind, name)) if is_call else None,
             "writable": getattr(static, "fset", None) is not None,
         }
-    # What __init__ assigns is declared in the class.
+    # Attributes that __init__ assigns are declared in the class.
     for base in kind.__mro__:
         for name in public(inspect.get_annotations(base)):
             members.setdefault(name, {"parameters": None, "writable": True})

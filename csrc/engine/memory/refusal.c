@@ -55,7 +55,7 @@ static const char *first_of(int access)
 	return "a right";
 }
 
-/* What the checks of a local and of a remote key have in common. */
+/* The checks that a local and a remote key have in common. */
 static enum cause cause_in(const struct nupa_mr *mr, uint64_t addr, uint64_t bytes, int access,
 			   enum cause otherwise)
 {

@@ -21,7 +21,7 @@ int nupa_resource_begin(struct nupa_resource_table *table, struct nupa_fabric *f
 /* Counts a resource and gives it a row.  A *row.number* of 0 becomes one of the row's own.  The
  * place of the row, for the calls below; 0: there was no room, and it is only counted. */
 uint32_t nupa_resource_add(struct nupa_resource_table *table, const struct nupa_resource_row *row);
-/* What changes of it; kind and number stay. */
+/* The row as it is now; kind and number stay. */
 void nupa_resource_change(struct nupa_resource_table *table, uint32_t place,
 			  const struct nupa_resource_row *row);
 void nupa_resource_drop(struct nupa_resource_table *table, uint32_t place,

@@ -120,7 +120,7 @@ int nupa_netlink_read(const uint8_t *message, struct nupa_netlink_request *reque
 	memset(request, 0, sizeof(*request));
 	memcpy(&request->head, message, sizeof(request->head));
 	end = request->head.nlmsg_len;
-	/* What is left over at the end is ignored, as nla_parse of the kernel does. */
+	/* The rest at the end is ignored, as nla_parse of the kernel does. */
 	for (; at < end && end - at >= HEAD_BYTES; at += aligned(head.nla_len)) {
 		uint32_t type, bytes;
 

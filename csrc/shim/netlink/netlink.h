@@ -19,8 +19,8 @@
 #include <linux/netlink.h>
 #include <rdma/rdma_netlink.h>
 
-/* What fits with the kernel's own bookkeeping in a page (NLMSG_GOODSIZE): programs have buffers of
- * a page or more. */
+/* As much as fits in a page with the kernel's own bookkeeping (NLMSG_GOODSIZE): programs have
+ * buffers of a page or more. */
 #define NUPA_NETLINK_MESSAGE_BYTES 3776u
 #define NUPA_NETLINK_REQUEST_BYTES 4096u
 /* The longest message: an error, with the request in it. */

@@ -130,7 +130,7 @@ int nupa_netlink_go_on(int fd, const void *data, size_t bytes)
 
 /* --- requests ---------------------------------------------------------------------------- */
 
-/* What a command takes besides DEV_INDEX. */
+/* The attribute that a command takes besides DEV_INDEX. */
 enum need { NEEDS_NOTHING, NEEDS_DEVICE, NEEDS_PORT };
 
 static const struct command {

@@ -111,7 +111,7 @@ static int bind_to(int fd, uint32_t port_id)
 
 	if (syscall(SYS_bind, fd, &name, bytes) || syscall(SYS_connect, fd, &name, bytes))
 		return -errno;
-	/* What others may have sent in between. */
+	/* Others may have sent this in between. */
 	while (syscall(SYS_recvfrom, fd, &name, 0, MSG_DONTWAIT, NULL, NULL) >= 0)
 		continue;
 	return 0;

@@ -22,7 +22,7 @@ static uint32_t stale_key(struct ibv_pd *pd)
 	return key;
 }
 
-/* What a cause changes of a WRITE of 64 bytes that would succeed. */
+/* The changes that a cause makes to a WRITE of 64 bytes that would succeed. */
 static struct ibv_send_wr *wanted(const char *cause, struct ibv_send_wr *wr)
 {
 	struct ibv_sge *sge = wr->sg_list;

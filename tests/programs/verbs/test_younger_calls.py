@@ -83,7 +83,7 @@ json.dump(out, sys.stdout)
 
 @pytest.fixture
 def said(fabric: Stage) -> dict[str, Any]:
-    """What PROGRAM found."""
+    """Returns the lines that PROGRAM printed."""
     text = fabric.run(fabric.nupa_run([sys.executable, "-c", PROGRAM])).check().stdout
     found: dict[str, Any] = json.loads(text)
     return found

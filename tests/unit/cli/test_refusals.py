@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a user types by mistake, or where a disk is full, or with Ctrl-C: one line, no traceback."""
+"""Mistakes of a user, full disks and Ctrl-C: one line, no traceback."""
 
 from __future__ import annotations
 
