@@ -18,6 +18,7 @@ from nupa.cli import commands, main
 from nupa.doctor.checks import LIMITED, MISSING, OK, Check
 from nupa.fabric import Fabric, NupaError, registry
 from nupa.topology.topology import star
+from tests.unit.cli.command import runs
 
 Run = Callable[..., str]
 
@@ -66,7 +67,7 @@ def test_hosts_and_a_pool_need_no_file(nupa: Run, nupa_fails: Run) -> None:
         fabric.pool.alloc(4 << 30, "all", ()).free()
         with pytest.raises(NupaError):
             fabric.pool.alloc((4 << 30) + 1, "more", ())
-    nupa("run", "--hosts", "8", "--", "true")
+    runs("--hosts", "8", "--", "true")
     assert (
         "--hosts 3: the fabric 'default' is up with 8: leave --hosts out, or take it down "
         "(`nupa down default`)" in nupa_fails("run", "--hosts", "3", "--", "true")
@@ -76,8 +77,8 @@ def test_hosts_and_a_pool_need_no_file(nupa: Run, nupa_fails: Run) -> None:
     nupa("down")
 
 
-def test_run_makes_a_fabric_of_so_many_hosts(nupa: Run, nupa_fails: Run) -> None:
-    nupa("run", "--hosts", "254", "--host", "host253", "--", "true")
+def test_run_makes_a_fabric_of_so_many_hosts(nupa_fails: Run) -> None:
+    runs("--hosts", "254", "--host", "host253", "--", "true")
     assert "there are 255 hosts: a fabric has 1 to 254" in nupa_fails(
         "run", "--hosts", "255", "--", "true"
     )

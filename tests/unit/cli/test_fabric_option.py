@@ -15,7 +15,7 @@ from nupa.cli.common.command import Parser
 from nupa.fabric import Fabric, registry
 from nupa.netdev import state
 from nupa.topology.topology import star
-from tests.unit.cli.command import Nupa
+from tests.unit.cli.command import Nupa, runs
 
 #: Commands that use no fabric, by their first words.
 WITHOUT = (
@@ -134,7 +134,7 @@ def test_the_environment_names_the_default(
     monkeypatch.setenv("NUPA_FABRIC", registry.path_of("rack") if as_path else "rack")
     assert json.loads(nupa("show", "--json"))["name"] == "rack"
     assert json.loads(nupa("show", "lab", "--json"))["name"] == "lab"
-    nupa("run", "--host", "host3", "--", "true")
+    runs("--host", "host3", "--", "true")
     assert "the fabric 'rack' is up already" in nupa.fails("up")
     assert "the fabric 'rack' has no interfaces" in nupa.fails("shell", "host1")
     assert "the fabric 'rack' has no interfaces" in nupa.fails("net", "down")

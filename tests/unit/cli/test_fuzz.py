@@ -22,12 +22,12 @@ from random import Random, SystemRandom
 import pytest
 
 from nupa.cli import build_parser, commands, main
-from nupa.cli.run.program import WAITED
 from nupa.cxl.fm.server.server import Server, path_of
 from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric, registry
 from nupa.topology.file import PRESET_FOLDER
 from nupa.topology.topology import star
+from tests.unit.cli.child import failure_in_child
 from tests.unit.cli.fuzz import PORTS, PROGRAMS, Lines, is_run
 
 SEED = int(os.environ.get("NUPA_FUZZ_SEED") or SystemRandom().randrange(1 << 32))
@@ -57,20 +57,13 @@ def guarded(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         monkeypatch.setenv(name, str(home))
     monkeypatch.setenv("NUPA_QUIET", "1")
     monkeypatch.setenv("SHELL", "/bin/true")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # NumPy's, for plots
     monkeypatch.chdir(home)
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
-    handlers = {n: signal.getsignal(n) for n in signals}
     shutil.copy(CAPTURE, home / "x.pcap")
     shutil.copy(PRESET_FOLDER / "pair.toml", home / "x.toml")
     site = Site(2, [STEP], [4 * STEP], dynamic_bytes=2 * STEP)
-    # The server's thread takes no signal for which `nupa run` waits.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, WAITED)
-    server = Server(site.manager, path_of("served")).start()
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    with server:
+    with Server(site.manager, path_of("served")).start():
         yield home
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
     assert registry.folder() == str(folder)
     for name in registry.names():
         Fabric.remove(name, force=True)
@@ -110,19 +103,15 @@ def check(line: list[str], code: int, err: str) -> None:
         assert err.startswith("nupa: "), where
 
 
-def test_no_command_line_ends_in_a_traceback(
-    guarded: Path,
-    folder: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def run_lines(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Runs COUNT lines in this process, and checks the end of each."""
     lines = Lines(Random(SEED))
     codes = set()
     signal.signal(signal.SIGALRM, too_long)
     for number in range(COUNT):
         restore(folder)
         line = lines.next()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+        sys.stdin = io.TextIOWrapper(io.BytesIO())
         signal.setitimer(signal.ITIMER_REAL, LINE_S)
         try:
             code = run(line)
@@ -134,6 +123,13 @@ def test_no_command_line_ends_in_a_traceback(
         check(line, code, capfd.readouterr().err)
         codes.add(code)
     assert codes >= {0, 1, 2}
+
+
+def test_no_command_line_ends_in_a_traceback(
+    guarded: Path, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # A child has one thread, as `nupa run` has.
+    assert failure_in_child(lambda: run_lines(folder, capfd)) == ""
     assert guarded.exists()
 
 
