@@ -18,6 +18,7 @@ from nupa.model.network.network import Network, NetworkLevel
 _KINDS = ("Ring", "FullyConnected", "Switch")
 _KEYS = ("topology", "npus_count", "bandwidth", "latency")
 _DIMENSIONS_MAX = 16
+_DEPTH_MAX = 8
 FILE_BYTES_MAX = 1 << 18
 NPUS_MAX = 1 << 18
 LINKS_MAX = 1 << 22
@@ -32,11 +33,17 @@ def _document(data: bytes, source: str) -> dict[str, Any]:
     if len(data) > FILE_BYTES_MAX:
         raise ModelError(f"{source}: longer than {FILE_BYTES_MAX} bytes: such a file has fewer")
     try:
+        depth = 0
         for event in yaml.parse(data, yaml.SafeLoader):
+            line = event.start_mark.line + 1
             # A few lines of aliases stand for more than any memory holds.
             if isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1
                 raise ModelError(f"{source}:{line}: an alias: these files need none")
+            # PyYAML's time grows with the square of the depth.
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEPTH_MAX:
+                raise ModelError(f"{source}:{line}: more than {_DEPTH_MAX} lists or keys deep")
         found = yaml.safe_load(data)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)

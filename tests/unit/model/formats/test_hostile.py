@@ -35,7 +35,9 @@ GPU = '<gpu sm="90" dev="0"/>'
     [
         ("x.yml", ALIASES + "topology: [*k]\n", ":2: an alias"),
         ("x.yml", MERGES, ":2: an alias"),
-        ("x.yml", "[" * 10_000, "not YAML"),
+        ("x.yml", "[" * 200_000, "x.yml:1: more than 8 lists or keys deep"),
+        ("x.yml", "[" * 8 + "]" * 8, "the file holds no keys"),
+        ("x.yml", "[" * 8, "not YAML"),
         ("x.yml", DIMENSION.format("Switch", 1 << 40), "at most 262144"),
         ("x.yml", DIMENSION.format("FullyConnected", 1 << 17), "links of FullyConnected: at most"),
         ("x.txt", "16777216 0 16777215\n", "the file has fewer lines"),
