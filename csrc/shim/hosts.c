@@ -67,6 +67,7 @@ static void learn(void)
 	if (found >= 0) {
 		copy_hosts(fabric);
 		self.net.self = (uint32_t)found;
+		self.net.machines = nupa_fabric_machines(fabric);
 		self.net.aliased = !if_nametoindex("nupa_net0");
 		self.there = true;
 	}

@@ -123,6 +123,7 @@ struct nupa_shim_host {
 struct nupa_shim_net {
 	uint32_t n_hosts;
 	uint32_t self; /* the program's host */
+	bool machines; /* other hosts are other machines, guests among them */
 	bool aliased;  /* no nupa_net0 is here: addresses of loopback stand for those of hosts */
 	struct nupa_shim_host hosts[NUPA_HOSTS_MAX];
 };

@@ -127,16 +127,21 @@ static bool is_connected(int fd)
 
 static bool is_heard(int fd, const struct nupa_shim_target *to)
 {
-	const struct nupa_shim_host *host = &nupa_shim_net()->hosts[to->host];
+	const struct nupa_shim_net *net = nupa_shim_net();
+	const char *name = net->hosts[to->host].name;
 	char who[128];
 
 	if (option_of(fd, SO_TYPE) != SOCK_STREAM || is_connected(fd) ||
 	    nupa_shim_listens(to, who, sizeof(who)))
 		return true;
-	nupa_hint("no program of `nupa run` on %s listens at TCP port %u%s%s%s; those of "
-		  "`nupa run --net` "
-		  "and `nupa shell` are reached from there",
-		  host->name, to->port, *who ? " (but " : "", who, *who ? " does)" : "");
+	if (net->machines && (uint32_t)to->host != net->self)
+		nupa_hint("%s is a guest or another machine: TCP reaches it from `nupa run --net`, "
+			  "once `nupa net up` has run there",
+			  name);
+	else
+		nupa_hint("no program of `nupa run` on %s listens at TCP port %u%s%s%s; those of "
+			  "`nupa run --net` and `nupa shell` are reached from there",
+			  name, to->port, *who ? " (but " : "", who, *who ? " does)" : "");
 	errno = ECONNREFUSED;
 	return false;
 }

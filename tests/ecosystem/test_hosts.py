@@ -18,6 +18,11 @@ from .lab import DEADLINE_S, Lab
 SOURCES = Path(__file__).with_name("c")
 MEETS = (sys.executable, str(Path(__file__).with_name("meets.py")))
 IPV6 = "fd4e:5550:4100::2"
+MACHINES = """
+host = [{name = "host", count = 2, switch = "switch0"}]
+switch = [{name = "switch0", ports = 4}]
+segment = {segment_bytes = 67108864}
+"""
 HINT = "nupa: no program of `nupa run` on"
 
 
@@ -104,6 +109,19 @@ def test_a_listener_that_no_fabric_has_is_not_reached(fabric: Lab) -> None:
         outcome = fabric.run(fabric.on("host0", *MEETS, "call", "10.0.0.2", port))
     assert f"[Errno {errno.ECONNREFUSED}]" in outcome.stderr
     assert f"{HINT} host1 listens at TCP port {port} (but python" in outcome.stderr
+
+
+def test_a_guest_is_not_reached_and_the_way_is_named(lab: Lab) -> None:
+    topology = lab.build / "machines.toml"
+    topology.write_text(MACHINES)
+    lab.nupa("up", "--topology", str(topology))
+    outcome = lab.run(lab.on("host0", *MEETS, "call", "host1", str(free_port())))
+    lab.nupa("down")
+    assert f"[Errno {errno.ECONNREFUSED}]" in outcome.stderr
+    assert (
+        "nupa: host1 is a guest or another machine: TCP reaches it from `nupa run --net`, "
+        "once `nupa net up` has run there\n" in outcome.stderr
+    )
 
 
 def test_a_server_that_writes_a_title_over_its_environment_is_reached(fabric: Lab) -> None:

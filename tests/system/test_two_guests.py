@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs.needs import needs
+
 from . import programs
 from .machine import Machine, booted, new_port
 
@@ -58,6 +60,11 @@ def test_rping_checks_what_it_reads_and_writes(machine: Machine, server: str, cl
     programs.rping(machine, server, client)
 
 
+def test_a_program_of_plain_nupa_run_is_on_the_host_of_this_machine(machine: Machine) -> None:
+    outcome = machine.nupa("run", "--", "sh", "-c", "echo $NUPA_HOST").check()
+    assert outcome.stdout == f"{machine.here}\n"
+
+
 @pytest.mark.parametrize(("server", "client"), WAYS)
 def test_a_file_arrives_as_it_was_sent(
     machine: Machine, server: str, client: str, tmp_path: Path
@@ -87,3 +94,10 @@ def test_guests_see_each_other_in_the_netdev_by_ipv6(networked: Machine) -> None
     ping = ["ping", "-c", "3", "-W", "10"]
     networked.run("host0", [*ping, "fd4e:5550:4100::2"])
     networked.run("host1", [*ping, "fd4e:5550:4100::3"])
+
+
+def test_a_program_of_run_net_reaches_a_guest_by_tcp(networked: Machine) -> None:
+    outcome = networked.nupa(
+        "run", "--net", "--", needs("ping", "iputils-ping"), "-c", "3", "host0"
+    )
+    assert " 0% packet loss" in outcome.check().stdout
