@@ -67,7 +67,7 @@ TEST(objects_are_listed_from_creation_to_destruction)
 TEST(a_connected_qp_names_its_partner_and_what_it_uses)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	struct end_options options = end_options_of(NUPA_MOVER_CMA);
+	struct end_options options = end_options_of(NUPA_MOVER_RELAY);
 	struct nupa_resource_info qp, info;
 	struct end *a, *b;
 
@@ -79,7 +79,7 @@ TEST(a_connected_qp_names_its_partner_and_what_it_uses)
 	CHECK_EQ(qp.dest_qpn, b->self.qpn);
 	CHECK_EQ(qp.dest_host, 1);
 	CHECK_EQ(qp.dest_slot, nupa_context_slot(b->context));
-	CHECK_EQ(qp.mover, NUPA_MOVER_CMA);
+	CHECK_EQ(qp.mover, NUPA_MOVER_RELAY);
 	CHECK_EQ(qp.sq_psn, a->self.psn);
 	CHECK_EQ(qp.rq_psn, b->self.psn);
 	CHECK_EQ(qp.pd, a->pd->handle);
