@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from nupa.cli import main
-from nupa.programs.pair import NUPA
+from nupa.programs.pair import NUPA, run
 
 _WAIT_S = 30
 
 
 def runs(*argv: str) -> None:
     """Runs `nupa run`, in a process of its own, which must succeed without a word."""
-    command = [*NUPA, "run", *argv]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S, check=False)
+    found = run([*NUPA, "run", *argv], deadline_s=_WAIT_S)
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 

@@ -27,7 +27,7 @@ from nupa.cxl.site.site import Site
 from nupa.fabric import Fabric, registry
 from nupa.topology.file import PRESET_FOLDER
 from nupa.topology.topology import star
-from tests.unit.cli.child import failure_in_child
+from tests.unit.child import failure_in_child
 from tests.unit.cli.fuzz import PORTS, PROGRAMS, Lines, is_run
 
 SEED = int(os.environ.get("NUPA_FUZZ_SEED") or SystemRandom().randrange(1 << 32))
