@@ -28,6 +28,7 @@ HEADERS = (
     "segment/segment.h",
     "segment/rate.h",
     "segment/slot/counters.h",
+    "segment/control/pkey.h",
     "segment/layout/resource_layout.h",
     "segment/resource/resource.h",
     "segment/ring/lines.h",

@@ -38,6 +38,7 @@ static int map_control(struct nupa_fabric *fabric, char *why, size_t why_bytes)
 	}
 	fabric->sb = (struct nupa_superblock *)base;
 	fabric->ports = (struct nupa_port *)(base + sb->ports_off);
+	fabric->controls = (struct nupa_host_control *)(base + sb->controls_off);
 	fabric->slots = (struct nupa_slot *)(base + sb->slots_off);
 	fabric->extents = (uint32_t *)(base + sb->extents_off);
 	return 0;
@@ -145,6 +146,8 @@ static int fill_file(struct nupa_fabric *fabric, const struct nupa_tables *table
 	memcpy(base + sb->ports_off, tables->ports, sb->n_ports * sizeof(*tables->ports));
 	memcpy(base + sb->routes_off, tables->routes,
 	       (size_t)sb->n_hosts * sb->n_hosts * sizeof(*tables->routes));
+	for (uint32_t host = 0; host < sb->n_hosts; host++)
+		fabric->controls[host].pkeys[0] = NUPA_PKEY_DEFAULT;
 	rc = nupa_fabric_join(fabric);
 	if (rc)
 		return nupa_explain(rc, why, why_bytes, "cannot read this kernel's boot id");

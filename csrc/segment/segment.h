@@ -18,6 +18,7 @@ struct nupa_fabric {
 	struct nupa_host *hosts; /* private copy, checked */
 	struct nupa_port *ports;
 	struct nupa_route *routes; /* private copy, checked: [src * n_hosts + dst] */
+	struct nupa_host_control *controls;
 	struct nupa_slot *slots;
 	uint32_t *extents;
 	uint8_t *pool;                  /* mapped at first use */

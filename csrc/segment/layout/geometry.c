@@ -152,8 +152,10 @@ static void lay_out(struct nupa_superblock *sb)
 	sb->hosts_off = sizeof(*sb);
 	sb->ports_off = sb->hosts_off + sb->n_hosts * sizeof(struct nupa_host);
 	sb->routes_off = sb->ports_off + sb->n_ports * sizeof(struct nupa_port);
-	sb->slots_off =
-	    round_up(sb->routes_off + n_routes * sizeof(struct nupa_route), NUPA_PAGE_BYTES);
+	sb->controls_off =
+	    round_up(sb->routes_off + n_routes * sizeof(struct nupa_route), NUPA_CACHE_LINE_BYTES);
+	sb->slots_off = round_up(sb->controls_off + sb->n_hosts * sizeof(struct nupa_host_control),
+				 NUPA_PAGE_BYTES);
 	sb->extents_off = sb->slots_off + sb->n_slots * sizeof(struct nupa_slot);
 	sb->arenas_off =
 	    round_up(nupa_group_flows_off(sb) + sb->n_ports * sizeof(struct nupa_group_flow),

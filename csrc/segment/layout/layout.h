@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shared segment: what every process of a fabric sees.
  *
- *   superblock, watchers, faults | hosts | ports | routes | slots | pool extents | past flows |
- *   past hw counters | group flows | arena 1..n | pool | bound ports | regions
+ *   superblock, watchers, faults | hosts | ports | routes | controls | slots | pool extents |
+ *   past flows | past hw counters | group flows | arena 1..n | pool | bound ports | regions
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds everything that attachment
  * publishes: QP and MR tables, flow counters, what only lookers-on read (resource_layout.h), and a
@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 11u
+#define NUPA_LAYOUT_VERSION 12u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -95,7 +95,27 @@ struct nupa_route {
 	uint16_t hops;
 	uint16_t port[15];
 };
+
+/* What a host may do in its fabric. */
+enum nupa_host_state {
+	NUPA_HOST_READY = 0,
+	NUPA_HOST_ABSENT,     /* its place in the topology is free */
+	NUPA_HOST_ONBOARDING, /* being checked: nothing attaches yet */
+	NUPA_HOST_DRAINING,   /* who is there stays, nobody attaches */
+	NUPA_HOST_FAILED,     /* refused by the admission policy, or given up */
+	NUPA_HOST_STATES,
+};
 /* cffi: end */
+
+/* What the control plane says of a host and its port.  Writer: the holder of the control lock, who
+ * announces a change by port_epoch (nupa_fabric_announce). */
+struct nupa_host_control {
+	uint32_t state;  /* enum nupa_host_state */
+	uint32_t tenant; /* its id; 0: none */
+	uint32_t pad[14];
+	uint16_t pkeys[NUPA_PKEYS_MAX]; /* the P_Key table (IBTA 10.9.2): 0: invalid */
+};
+NUPA_ASSERT_SIZE(struct nupa_host_control, 64 + 2 * NUPA_PKEYS_MAX);
 NUPA_ASSERT_SIZE(struct nupa_host, 64);
 NUPA_ASSERT_SIZE(struct nupa_port, 64);
 NUPA_ASSERT_SIZE(struct nupa_route, 32);
@@ -178,7 +198,7 @@ struct nupa_superblock {
 	uint32_t n_hosts, n_ports, n_slots;
 	uint32_t ring_lines, dma_bytes;
 	uint32_t qp_entries, mr_entries;
-	uint64_t hosts_off, ports_off, routes_off, slots_off, extents_off;
+	uint64_t hosts_off, ports_off, routes_off, controls_off, slots_off, extents_off;
 	uint64_t arenas_off, arena_bytes;
 	uint64_t pool_off, pool_bytes;
 	uint32_t extent_bytes;
@@ -284,10 +304,10 @@ NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);
 /* A QP as its peers see it.  Writer: the owner of the arena. */
 struct nupa_qp_entry {
 	/* Its first two words are also read as 64 bits each: identity and rights. */
-	uint32_t qpn;  /* 0: none */
-	uint8_t state; /* enum ibv_qp_state */
-	uint8_t type;  /* enum ibv_qp_type */
-	uint8_t reserved[2];
+	uint32_t qpn;      /* 0: none */
+	uint8_t state;     /* enum ibv_qp_state */
+	uint8_t type;      /* enum ibv_qp_type */
+	uint16_t pkey;     /* of its pkey_index; 0: not set */
 	uint32_t access;   /* qp_access_flags */
 	uint32_t dest_qpn; /* RC, UC: the only QP that may reach it */
 	uint32_t pd;       /* PD handle, compared with the region's */

@@ -20,7 +20,9 @@
 #define NUPA_PORTS_MAX 1024u
 #define NUPA_HOPS_MAX 15u
 #define NUPA_NAME_BYTES 32u
-#define NUPA_KERNELS_MAX 1024u /* that ever open one fabric; 10 bits of a claim */
+#define NUPA_PKEYS_MAX 128u       /* of a port: four blocks (IBTA 14.2.5.7) */
+#define NUPA_PKEY_DEFAULT 0xffffu /* the default partition, full member (IBTA 10.9.1.1) */
+#define NUPA_KERNELS_MAX 1024u    /* that ever open one fabric; 10 bits of a claim */
 
 /* Limits of the creator's choices (struct nupa_config). */
 #define NUPA_SLOTS_MIN 2u

@@ -20,6 +20,7 @@ LAYERS = (
     "segment/layout",
     "segment",
     "segment/slot",
+    "segment/control",
     "segment/ring",
     "segment/resource",
     "region",
