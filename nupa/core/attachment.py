@@ -26,7 +26,7 @@ def attach(
     mover: the only mover for private memory.  None: the best one for each peer.
     Contexts of one process, host and mover share an attachment; lib.nupa_close_device() closes a
     context.
-    LocalError: no such host (ENOENT), the fabric is closed (EBADF).
+    LocalError: no such host (ENOENT), it is not ready (EHOSTDOWN), the fabric is closed (EBADF).
     FabricError: no slot is free (EUSERS), no room in /dev/shm (ENOSPC), no memory or descriptors.
     """
     if host is None:
@@ -57,7 +57,8 @@ class NetQueue:
     def attach(self, host: int, tap_fd: int, mtu_bytes: int) -> None:
         """Attaches as this queue of *host*; frames go to and from a copy of *tap_fd*.
 
-        FabricError: no slot or no room; LocalError: another process serves this queue.
+        FabricError: no slot or no room; LocalError: another process serves this queue, or the host
+        is not ready (EHOSTDOWN).
         """
         why = ffi.new("char[]", WHY_BYTES)
         fd = os.dup(tap_fd)

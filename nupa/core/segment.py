@@ -30,6 +30,7 @@ _LOCAL_ERRNOS = {
     errno.EACCES,
     errno.EBUSY,
     errno.EEXIST,
+    errno.EHOSTDOWN,  # a host that is not ready: csrc/segment/control/admit.h
     errno.EINVAL,
     errno.ENAMETOOLONG,
     errno.ENOENT,

@@ -8,6 +8,7 @@
 #include "engine/net/net.h"
 #include "engine/qp/verbs.h"
 #include "engine/cm/hooks.h"
+#include "segment/control/admit.h"
 #include "segment/layout/geometry.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ uint32_t nupa_quietest_host(const struct nupa_fabric *fabric)
 	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
 		uint32_t n = attachments_of_host(fabric, host);
 
-		if (n < best_n) {
+		if (n < best_n && nupa_host_state_of(fabric, host) == NUPA_HOST_READY) {
 			best = host;
 			best_n = n;
 		}
@@ -233,11 +234,54 @@ static int claim_slot(struct nupa_engine *engine)
 	}
 }
 
+/* claim_slot() for a host that is ready; a positive errno otherwise, and why. */
+static int enter_fabric(struct nupa_engine *engine, char *why, size_t why_bytes)
+{
+	struct nupa_fabric *fabric = engine->fabric;
+	const uint32_t host = engine->host;
+	char users[192];
+	int error = nupa_host_admits(fabric, host, why, why_bytes);
+
+	if (error)
+		return -error;
+	error = claim_slot(engine);
+	if (error == -ESTALE) {
+		snprintf(why, why_bytes,
+			 "this process was stopped for so long that others on fabric %s "
+			 "declared it dead: start it again",
+			 nupa_fabric_name(fabric));
+		return ENODEV;
+	}
+	if (error == -EXDEV || error == -EADDRINUSE) {
+		snprintf(why, why_bytes,
+			 error == -EXDEV
+			     ? "fabric %s is in memory that is not coherent: a process is on one "
+			       "host of it, and this one is on another than host %u already"
+			     : "fabric %s: host %u is in use under another kernel, and memory that "
+			       "is not coherent has room for one a host: choose another host",
+			 nupa_fabric_name(fabric), host);
+		return -error;
+	}
+	if (error) {
+		snprintf(why, why_bytes,
+			 "all %u attachments of fabric %s are in use, by %s: end a process%s",
+			 fabric->geometry.n_slots - 1, nupa_fabric_name(fabric),
+			 nupa_slots_named(fabric, users, sizeof(users)),
+			 fabric->geometry.n_slots < NUPA_SLOTS_MAX ? ", or make it with more slots"
+								   : "");
+		return EUSERS;
+	}
+	/* Again: `nupa host drain --wait` stores the state, then looks for claims. */
+	error = nupa_host_admits(fabric, host, why, why_bytes);
+	if (error)
+		nupa_fabric_free_slot(fabric, engine->slot_index);
+	return -error;
+}
+
 static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 				      enum nupa_mover mover, char *why, size_t why_bytes)
 {
 	struct nupa_engine *engine = engine_alloc(fabric, host, mover);
-	char users[192];
 	int error;
 
 	if (!engine) {
@@ -252,33 +296,9 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 			 nupa_fabric_name(fabric), strerror(error), nupa_remedy(error));
 		return free_failed(engine, error);
 	}
-	error = claim_slot(engine);
-	if (error == -ESTALE) {
-		snprintf(why, why_bytes,
-			 "this process was stopped for so long that others on fabric %s "
-			 "declared it dead: start it again",
-			 nupa_fabric_name(fabric));
-		return free_failed(engine, ENODEV);
-	}
-	if (error == -EXDEV || error == -EADDRINUSE) {
-		snprintf(why, why_bytes,
-			 error == -EXDEV
-			     ? "fabric %s is in memory that is not coherent: a process is on one "
-			       "host of it, and this one is on another than host %u already"
-			     : "fabric %s: host %u is in use under another kernel, and memory that "
-			       "is not coherent has room for one a host: choose another host",
-			 nupa_fabric_name(fabric), host);
-		return free_failed(engine, -error);
-	}
-	if (error) {
-		snprintf(why, why_bytes,
-			 "all %u attachments of fabric %s are in use, by %s: end a process%s",
-			 fabric->geometry.n_slots - 1, nupa_fabric_name(fabric),
-			 nupa_slots_named(fabric, users, sizeof(users)),
-			 fabric->geometry.n_slots < NUPA_SLOTS_MAX ? ", or make it with more slots"
-								   : "");
-		return free_failed(engine, EUSERS);
-	}
+	error = enter_fabric(engine, why, why_bytes);
+	if (error)
+		return free_failed(engine, error);
 	engine->slot = &fabric->slots[engine->slot_index];
 	engine->epoch = NUPA_CLAIM_EPOCH(nupa_slot_claim(engine->slot));
 	engine->claim = NUPA_CLAIM(nupa_fabric_owner(fabric), engine->epoch, NUPA_SLOT_LIVE);
@@ -348,7 +368,8 @@ struct nupa_engine *nupa_engine_get(struct nupa_fabric *fabric, int host, enum n
 	for (engine = nupa_engines; engine; engine = engine->next) {
 		if (!engine->apart && !nupa_load_relaxed(&engine->fenced) &&
 		    engine->fabric->geometry.generation == fabric->geometry.generation &&
-		    (host < 0 || engine->host == (uint32_t)host) && engine->forced_mover == mover) {
+		    (host < 0 || engine->host == (uint32_t)host) && engine->forced_mover == mover &&
+		    nupa_host_keeps(fabric, engine->host)) {
 			engine->refs++;
 			return engine;
 		}

@@ -25,7 +25,8 @@ void nupa_device_list_forget(void);
 
 /* attach.c */
 void nupa_context_free(struct nupa_context *context);
-uint32_t nupa_quietest_host(const struct nupa_fabric *fabric); /* fewest live attachments */
+/* Of the hosts that are ready, the one with the fewest live attachments; else the first of all. */
+uint32_t nupa_quietest_host(const struct nupa_fabric *fabric);
 
 /* With the registry's lock: the attachment to a host, which is made if need be; nupa_open_host has
  * the arguments.  Gives it back: the last one leaves the fabric. */

@@ -158,10 +158,15 @@ struct ibv_context *nupa_open_device(struct ibv_device *device)
 	struct ibv_context *context =
 	    nupa_open_host(nupa_named_device.fabric, (int)nupa_named_device.host,
 			   nupa_named_device.mover, why, sizeof(why));
+	int error;
 
-	if (context)
+	if (context) {
 		context->device = device;
-	else
-		nupa_hint("%s", why);
-	return context;
+		return context;
+	}
+	error = errno;
+	nupa_hint("%s", why);
+	/* To a program, a host that is not ready has no device. */
+	errno = error == EHOSTDOWN ? ENODEV : error;
+	return NULL;
 }

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Attaching to a host takes one that is ready. */
+#include "segment/control/admit.h"
+
+#include "base/atomics.h"
+#include "base/explain.h"
+
+#include <errno.h>
+
+enum nupa_host_state nupa_host_state_of(const struct nupa_fabric *fabric, uint32_t host)
+{
+	const uint32_t state = nupa_load_seq(&fabric->controls[host].state);
+
+	return state < NUPA_HOST_STATES ? (enum nupa_host_state)state : NUPA_HOST_FAILED;
+}
+
+bool nupa_host_keeps(const struct nupa_fabric *fabric, uint32_t host)
+{
+	const enum nupa_host_state state = nupa_host_state_of(fabric, host);
+
+	return state == NUPA_HOST_READY || state == NUPA_HOST_DRAINING;
+}
+
+int nupa_host_admits(const struct nupa_fabric *fabric, uint32_t host, char *why, size_t why_bytes)
+{
+	static const char *const says[NUPA_HOST_STATES] = {
+		[NUPA_HOST_ABSENT] = "is absent: `nupa host add %s` lets it join",
+		[NUPA_HOST_ONBOARDING] = "is being checked: attach once `nupa host ls` says that "
+					 "%s is ready",
+		[NUPA_HOST_DRAINING] = "is draining and takes no new process: `nupa host add %s` "
+				       "makes it ready again",
+		[NUPA_HOST_FAILED] = "was not admitted: `nupa events` says why, and `nupa host "
+				     "add %s` tries again",
+	};
+	const enum nupa_host_state state = nupa_host_state_of(fabric, host);
+	const char *name = fabric->hosts[host].name;
+	char remedy[192];
+
+	if (state == NUPA_HOST_READY)
+		return 0;
+	nupa_explain(0, remedy, sizeof(remedy), says[state], name);
+	return nupa_explain(-EHOSTDOWN, why, why_bytes, "host %s of fabric %s %s", name,
+			    nupa_fabric_name(fabric), remedy);
+}
