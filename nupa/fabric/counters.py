@@ -58,7 +58,7 @@ HW_NAMES = {
 }
 #: Those of HW_NAMES that count traffic.
 HW_TRAFFIC = frozenset({"multicast_xmit_packets", "multicast_rcv_packets"})
-_BYTES_PER_WORD = 4  # IBTA 16.1.3.5: PortXmitData and PortRcvData count 32-bit words
+BYTES_PER_WORD = 4  # IBTA 16.1.3.5: PortXmitData and PortRcvData count 32-bit words
 
 
 def count(
@@ -90,8 +90,8 @@ def count(
         add((left, ports[left].peer), octets, packets)
     for port, counter in zip(ports, counters, strict=True):
         # Converted to words last: rounding each small message would lose it.
-        counter["port_xmit_data"] //= _BYTES_PER_WORD
-        counter["port_rcv_data"] //= _BYTES_PER_WORD
+        counter["port_xmit_data"] //= BYTES_PER_WORD
+        counter["port_rcv_data"] //= BYTES_PER_WORD
         counter["link_downed"] = port.link_downed
     return counters
 

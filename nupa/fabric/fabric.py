@@ -364,8 +364,11 @@ class Fabric(OpenFabric):
         """Returns how many hosts are leased, by `nupa run` and others that run a program on one."""
         return sum(users.leases(self._segment, host.index) for host in self.hosts)
 
-    def show(self) -> dict[str, Any]:
-        """Returns the whole state as plain values: the output of `nupa show --json`."""
+    def show(self, *, lists: bool = True) -> dict[str, Any]:
+        """Returns the whole state as plain values: the output of `nupa show --json`.
+
+        Without *lists*: no channels, listeners, queue pairs, memory regions and their like.
+        """
         from nupa.fabric.shown import show
 
-        return show(self, self._segment)
+        return show(self, self._segment, lists=lists)

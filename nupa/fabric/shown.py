@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from nupa.fabric.fabric import Fabric
 
 
-def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
-    """Returns the whole state as plain values: the output of `nupa show --json`."""
+def show(fabric: Fabric, segment: Segment, *, lists: bool = True) -> dict[str, Any]:
+    """Returns the whole state as plain values: the output of `nupa show --json`.
+
+    Without *lists*: no channels, listeners, queue pairs, memory regions and their like.
+    """
     processes = fabric.processes()
     hosts, ports = fabric.hosts, fabric.ports
     counters = count(ports, segment.flows(), segment.route, group_flows(segment.handle))
     hw_counters = fabric.hw_counters()
     cache_requests = fabric.cache_requests()
-    by_slot = {slot.slot: slot for slot in processes}
     return {
         "name": fabric.name,
         "path": fabric.path,
@@ -57,6 +59,29 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
             }
             for port in ports
         ],
+        **(_lists(fabric, segment, processes) if lists else {}),
+        "regions": [as_dict(fabric, info) for info in infos(fabric)],
+        "faults": [entry.as_dict() for entry in fabric.faults()],
+    }
+
+
+def _process(slot: SlotInfo) -> dict[str, Any]:
+    return {
+        "pid": slot.pid,
+        "comm": slot.comm,
+        "uid": slot.uid,
+        "slot": slot.slot,
+        "state": slot.state,
+        "qps": slot.qps,
+        "mrs": slot.mrs,
+        "net_queue": slot.net_queue,
+    }
+
+
+def _lists(fabric: Fabric, segment: Segment, processes: list[SlotInfo]) -> dict[str, Any]:
+    hosts = fabric.hosts
+    by_slot = {slot.slot: slot for slot in processes}
+    return {
         "movers": [
             {
                 "from": {"host": hosts[a.host].name, "pid": a.pid},
@@ -78,19 +103,4 @@ def show(fabric: Fabric, segment: Segment) -> dict[str, Any]:
             for listener in segment.listeners()
         ],
         **resources(segment.handle, hosts, by_slot),
-        "regions": [as_dict(fabric, info) for info in infos(fabric)],
-        "faults": [entry.as_dict() for entry in fabric.faults()],
-    }
-
-
-def _process(slot: SlotInfo) -> dict[str, Any]:
-    return {
-        "pid": slot.pid,
-        "comm": slot.comm,
-        "uid": slot.uid,
-        "slot": slot.slot,
-        "state": slot.state,
-        "qps": slot.qps,
-        "mrs": slot.mrs,
-        "net_queue": slot.net_queue,
     }

@@ -20,18 +20,24 @@ def interfaces(name: str) -> list[dict[str, Any]]:
     FabricError: the state file is damaged, or not ours.
     """
     up = state.load(name)
-    return [] if up is None else _of(up)
-
-
-def _of(up: State) -> list[dict[str, Any]]:
+    if up is None:
+        return []
     try:
         with Fabric.open(up.reference) as fabric:
-            same = fabric.generation == up.generation
-            served = {(slot.pid, slot.host) for slot in fabric.processes() if slot.net_queue}
-            counters = fabric.net_counters()
-            ports = {host.index: fabric.ports[host.port].state for host in fabric.hosts}
+            return rows(up, fabric)
     except NupaError:
-        same, served, ports, counters = False, set(), {}, {}
+        return rows(up, None)
+
+
+def rows(up: State, fabric: Fabric | None) -> list[dict[str, Any]]:
+    """Returns the interfaces of *up*, whose fabric is open; None: it cannot be opened."""
+    if fabric is not None and fabric.generation == up.generation:
+        same = True
+        served = {(slot.pid, slot.host) for slot in fabric.processes() if slot.net_queue}
+        counters, ports = fabric.net_counters(), fabric.ports
+        states = {host.index: ports[host.port].state for host in fabric.hosts}
+    else:
+        same, served, states, counters = False, set(), {}, {}
 
     def state_of(host: HostNet) -> str:
         if not same:
@@ -40,7 +46,7 @@ def _of(up: State) -> list[dict[str, Any]]:
             return "no namespace"
         if not host.pump.alive or (host.pump.pid, host.number) not in served:
             return "no pump"
-        return "up" if ports[host.number] == "ACTIVE" else "port down"
+        return "up" if states[host.number] == "ACTIVE" else "port down"
 
     return [
         {

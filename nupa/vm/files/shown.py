@@ -13,10 +13,12 @@ from nupa.vm.files.state import Guest, load
 
 def machines() -> list[dict[str, Any]]:
     """Returns all machines of this user as plain values, for `nupa vm ls --json`."""
-    return [_machine(place_of(name)) for name in names()]
+    return [machine(name) for name in names()]
 
 
-def _machine(place: MachineFolder) -> dict[str, Any]:
+def machine(name: str) -> dict[str, Any]:
+    """Returns one of them."""
+    place = place_of(name)
     try:
         state = load(place)
     except NupaError as error:
