@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The state that all routes share: the fabric, its snapshots, accounts and options."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nupa.base.closing import Closing
+from nupa.fabric import Fabric
+from nupa.live.snapshots import Snapshots
+from nupa.serve.access.accounts import Accounts, Caller
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.requests import HTTPConnection
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of `nupa serve` that routes ask for.
+
+    allow_changes: requests may change the fabric.  login: also peers of the same user need an
+    account.
+    """
+
+    allow_changes: bool = False
+    login: bool = False
+
+
+class Service(Closing):
+    """Everything that a route may use; one for each server.
+
+    snapshots: of the fabric, which may go and come back.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: Options | None = None,
+        *,
+        snapshots: Snapshots | None = None,
+        accounts: Accounts | None = None,
+    ) -> None:
+        self.name = name
+        self.options = options or Options()
+        self.snapshots = snapshots or Snapshots(name)
+        self.accounts = accounts or Accounts()
+        self._change_lock = threading.Lock()
+
+    def close(self) -> None:
+        """Ends the streams of snapshots."""
+        self.snapshots.close()
+
+    @contextmanager
+    def changing(self) -> Iterator[Fabric]:
+        """Opens the fabric for a change, one at a time.  LocalError: it is gone (ENOENT)."""
+        with self._change_lock, Fabric.open(self.name) as fabric:
+            yield fabric
+
+    def may_change(self, request: HTTPConnection) -> bool:
+        """Tells whether this request may change the fabric."""
+        return self.options.allow_changes and caller_of(request).may("ConfigureComponents")
+
+
+def caller_of(request: HTTPConnection) -> Caller:
+    """Returns the account of a request, which the guard has checked."""
+    found: Caller = request.scope["state"]["caller"]
+    return found
