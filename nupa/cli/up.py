@@ -19,7 +19,9 @@ docs/topology.md describes topology files.
 examples:
   nupa up                                  the preset `pair`: two hosts, one switch
   nupa up --hosts 8 --pool 4G              eight hosts on one switch, and memory that they share
+  nupa up --hosts 4 --spare 2              host4 and host5 join later: nupa host add host4
   nupa up --topology rack24 --fabric rack  24 hosts
+  nupa up --topology tenants               two tenants, which do not reach each other
   nupa up --topology ./lab.toml --fabric lab
 """
 
@@ -33,7 +35,14 @@ def add_parser(subparsers: Subparsers) -> None:
     shape.add_argument(
         "--topology",
         metavar="FILE|PRESET",
-        help="use a preset (pair, rack24, storage16, gpu24) or a TOML file (default: pair)",
+        help="use a preset (pair, rack24, storage16, gpu24, tenants) or a TOML file (default: "
+        "pair)",
+    )
+    parser.add_argument(
+        "--spare",
+        type=count,
+        metavar="N",
+        help="leave N more places on the switch free, for `nupa host add`",
     )
     parser.add_argument(
         "--pool",
@@ -48,9 +57,14 @@ def _topology(args: argparse.Namespace) -> Topology:
     from nupa.fabric import default_topology
     from nupa.topology import file as topology_file
 
-    topology = (
-        default_topology(args.hosts) if args.hosts else topology_file.load(args.topology or "pair")
-    )
+    if args.spare:
+        if args.topology:
+            args.parser.error('--spare is for --hosts: a topology file has `state = "absent"`')
+        topology = default_topology(args.hosts or 2, args.spare)
+    elif args.hosts:
+        topology = default_topology(args.hosts)
+    else:
+        topology = topology_file.load(args.topology or "pair")
     if args.pool is not None:
         topology.segment = topology.segment.with_pool(args.pool)
     return topology

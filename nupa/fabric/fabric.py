@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from nupa.topology.topology import Topology
 
 
-def default_topology(hosts: int = 2) -> Topology:
+def default_topology(hosts: int = 2, spare: int = 0) -> Topology:
     """Returns the topology of a fabric that is made because none is up: the preset `pair`, with
-    this many hosts.
+    this many hosts, and *spare* places that are free.
 
     It does not read the preset's file, since tomllib takes 10 ms to import.
     """
     from nupa.topology.topology import star
 
-    return star(hosts)
+    return star(hosts, spare=spare)
 
 
 class Fabric(OpenFabric):

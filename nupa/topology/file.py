@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nupa.topology import toml_table
+from nupa.topology import tenants_file, toml_table
 from nupa.topology.toml_table import Table
 from nupa.topology.topology import (
     HOSTS_MAX,
@@ -92,8 +92,24 @@ def _topology(top: Table, name: str) -> Topology:
     hosts = tuple(host for table in top.tables("host") for host in _hosts(table, link))
     trunks = tuple(_trunk(table, link) for table in top.tables("trunk"))
     memory = tuple(device for table in top.tables("memory") for device in _memory(table))
+    tenants = tuple(tenants_file.tenant(table) for table in top.tables("tenant"))
+    partitions = tuple(tenants_file.partition(table) for table in top.tables("partition"))
+    policy = None
+    if top.any("admission", None) is not None:
+        policy = tenants_file.admission(top.table("admission"))
     top.done()
-    return Topology(name, switches, hosts, trunks, link_layer, segment, memory)
+    return Topology(
+        name,
+        switches,
+        hosts,
+        trunks,
+        link_layer,
+        segment,
+        memory,
+        tenants=tenants,
+        partitions=partitions,
+        admission=policy,
+    )
 
 
 def _memory(table: Table) -> list[MemoryConfig]:
@@ -133,12 +149,13 @@ def _hosts(table: Table, default: LinkConfig) -> list[HostConfig]:
     port = table.number("port", 1, PORTS_MAX)
     count = table.number("count", 1, HOSTS_MAX)
     first = table.number("first", 0, HOSTS_MAX)
+    state = table.text("state", "ready")
     link = _link(table, default)
     table.done()
     if not count:
-        return [HostConfig(name, switch, port, link)]
+        return [HostConfig(name, switch, port, link, state)]
     return [
-        HostConfig(f"{name}{first + i}", switch, port + i if port else 0, link)
+        HostConfig(f"{name}{first + i}", switch, port + i if port else 0, link, state)
         for i in range(count)
     ]
 

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from nupa.topology.topology import TopologyError
+from nupa.topology.error import TopologyError
 
 FILE_BYTES_MAX = 1 << 20
 _AT_LINE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)$", re.DOTALL)

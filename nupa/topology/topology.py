@@ -7,20 +7,24 @@ Named tuples, not dataclasses: `nupa run` makes some, and dataclasses takes 15 m
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from nupa.base.errors import LocalError
+from nupa.topology.error import TopologyError as TopologyError
+from nupa.topology.names import NAME_BYTES_MAX, check_names
+
+if TYPE_CHECKING:
+    from nupa.topology.admission import Admission
+    from nupa.topology.tenants import PartitionConfig, TenantConfig
+
 
 # csrc/segment/layout/limits.h
 HOSTS_MAX = 254
 PORTS_MAX = 1024
 HOPS_MAX = 15
-NAME_BYTES_MAX = 31
 POOL_BYTES_MAX = 1 << 40
 EXTENTS_MAX = 1 << 20
 EXTENT_BYTES = 64 << 10  # by default: csrc/segment/layout/geometry.c
@@ -32,13 +36,6 @@ LINK_LAYERS = ("infiniband", "ethernet")
 WIDTHS_LANES = (1, 2, 4, 8, 16)
 # Mega-transfers a second per lane (PCI Express Base 6.0, 1.2; CXL has the same).
 SPEEDS_MTPS = {"gen3": 8000, "gen4": 16000, "gen5": 32000, "gen6": 64000}
-
-
-class TopologyError(LocalError):
-    """The topology is invalid: the message names the file, the table and the key."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, errno.EINVAL)
 
 
 class LinkConfig(NamedTuple):
@@ -54,12 +51,16 @@ class SwitchConfig(NamedTuple):
 
 
 class HostConfig(NamedTuple):
-    """A host has one port, linked to *port* of *switch*; 0: its lowest free one."""
+    """A host has one port, linked to *port* of *switch*; 0: its lowest free one.
+
+    *state*: "ready", or "absent": the place is free until `nupa host add`.
+    """
 
     name: str
     switch: str
     port: int = 0
     link: LinkConfig = LinkConfig()
+    state: str = "ready"
 
 
 class TrunkConfig(NamedTuple):
@@ -136,6 +137,9 @@ class Topology:
         link_layer: str = "ethernet",
         segment: SegmentConfig | None = None,
         memory: tuple[MemoryConfig, ...] = (),
+        tenants: tuple[TenantConfig, ...] = (),
+        partitions: tuple[PartitionConfig, ...] = (),
+        admission: Admission | None = None,
     ) -> None:
         self.name = name
         self.memory = memory
@@ -143,6 +147,9 @@ class Topology:
         self.hosts = hosts
         self.trunks = trunks
         self.link_layer = link_layer
+        self.tenants = tenants
+        self.partitions = partitions
+        self.admission = admission
         self.segment = segment or SegmentConfig()
         if link_layer not in LINK_LAYERS:
             raise TopologyError(
@@ -159,8 +166,8 @@ class Topology:
         _check_memory(memory)
         if not 1 <= len(hosts) <= HOSTS_MAX:
             raise TopologyError(f"there are {len(hosts)} hosts: a fabric has 1 to {HOSTS_MAX}")
-        _check_names("host", (host.name for host in hosts))
-        _check_names("switch", (switch.name for switch in switches))
+        check_names("host", (host.name for host in hosts))
+        check_names("switch", (switch.name for switch in switches))
         both = {host.name for host in hosts} & {switch.name for switch in switches}
         if both:
             raise TopologyError(f"{min(both)!r} names a host and a switch: give one another name")
@@ -168,8 +175,38 @@ class Topology:
             raise TopologyError(
                 f"there are {len(self.ports)} linked ports: a fabric has at most {PORTS_MAX}"
             )
+        self._check_control()
         # Computed now, so that an unreachable host is an error here and not later.
         _ = self.routes
+
+    @property
+    def declares(self) -> bool:
+        """Whether the fabric needs more than its segment: tenants, partitions, free places."""
+        absent = any(host.state != "ready" for host in self.hosts)
+        return bool(absent or self.tenants or self.partitions or self.admission)
+
+    def _check_control(self) -> None:
+        if not self.declares:
+            return
+        # Imported here: `nupa run` makes topologies that have none of it.
+        from nupa.topology.tenants import HOST_STATES, check_tenants
+
+        if self.segment.coherence != "hardware":
+            raise TopologyError(
+                "tenants, partitions and absent hosts need memory that is coherent: "
+                "set coherence to hardware"
+            )
+        for host in self.hosts:
+            if host.state not in HOST_STATES:
+                raise TopologyError(
+                    f"the state of {host.name} is {host.state!r}: choose {' or '.join(HOST_STATES)}"
+                )
+        check_tenants((host.name for host in self.hosts), self.tenants, self.partitions)
+        if self.admission:
+            self.admission.check(
+                {tenant.name: tenant for tenant in self.tenants},
+                {partition.name: partition.tenant for partition in self.partitions},
+            )
 
     @cached_property
     def ports(self) -> tuple[LinkEnd, ...]:
@@ -186,15 +223,19 @@ class Topology:
         return _route_all(self)
 
 
-def star(hosts: int, name: str = "star", pool_bytes: int = 0) -> Topology:
+def star(hosts: int, name: str = "star", pool_bytes: int = 0, spare: int = 0) -> Topology:
     """Makes *hosts* hosts (host0, host1, …) on one switch; *pool_bytes* of 0: the default.
 
-    TopologyError past HOSTS_MAX.
+    *spare*: so many places behind them are absent.  TopologyError past HOSTS_MAX.
     """
+    places = hosts + spare
     return Topology(
         name,
-        switches=(SwitchConfig("switch0", max(hosts, 1)),),
-        hosts=tuple(HostConfig(f"host{i}", "switch0") for i in range(hosts)),
+        switches=(SwitchConfig("switch0", max(places, 1)),),
+        hosts=tuple(
+            HostConfig(f"host{i}", "switch0", state="ready" if i < hosts else "absent")
+            for i in range(places)
+        ),
         segment=SegmentConfig(pool_bytes=pool_bytes),
     )
 
@@ -219,23 +260,6 @@ def _check_memory(devices: Iterable[MemoryConfig]) -> None:
             )
         if device.dynamic_bytes and not device.logical:
             raise TopologyError("dynamic capacity is a logical device's: set `logical = true`")
-
-
-def _check_names(kind: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        size = len(name.encode())
-        if not 1 <= size <= NAME_BYTES_MAX:
-            raise TopologyError(
-                f"the {kind} name {name!r} has {size} bytes: names have 1 to {NAME_BYTES_MAX}"
-            )
-        if not name.isprintable() or "/" in name or " " in name:
-            raise TopologyError(
-                f"the {kind} name {name!r} has a blank, a slash or an unprintable character"
-            )
-        if name in seen:
-            raise TopologyError(f"the {kind} name {name!r} is used twice: names are unique")
-        seen.add(name)
 
 
 class _Sockets:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from nupa.topology import file as topology_file
+from nupa.topology import tenants_file
 from nupa.topology.file import load, parse, presets
+from nupa.topology.tenants import MEMBER_KINDS, QuotasConfig
 from nupa.topology.toml_table import FILE_BYTES_MAX
 from nupa.topology.topology import (
     HostConfig,
@@ -30,13 +32,19 @@ def parts(topology: Topology) -> tuple[object, ...]:
     return topology.switches, topology.hosts, topology.trunks, topology.link_layer
 
 
-def test_there_are_four_presets() -> None:
-    assert presets() == ["gpu24", "pair", "rack24", "storage16"]
+def test_there_are_five_presets() -> None:
+    assert presets() == ["gpu24", "pair", "rack24", "storage16", "tenants"]
 
 
 @pytest.mark.parametrize(
     ("name", "hosts", "switches", "longest"),
-    [("pair", 2, 1, 4), ("rack24", 24, 1, 4), ("storage16", 16, 2, 6), ("gpu24", 24, 4, 8)],
+    [
+        ("pair", 2, 1, 4),
+        ("rack24", 24, 1, 4),
+        ("storage16", 16, 2, 6),
+        ("gpu24", 24, 4, 8),
+        ("tenants", 6, 1, 4),
+    ],
 )
 def test_presets_are_what_their_names_say(
     name: str, hosts: int, switches: int, longest: int
@@ -204,10 +212,15 @@ def test_the_page_lists_the_keys_that_are_read() -> None:
     section = PAGE.read_text().split("\n## Keys\n")[1]
     rows = re.findall(r"^\|[^|]*\| (`[^|]+) \|", section, re.MULTILINE)
     listed = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
-    source = Path(topology_file.__file__).read_text()
-    read = set(re.findall(r'table?\.(?:get|any|text|number)\("(\w+)"', source))
+    source = Path(topology_file.__file__).read_text() + Path(tenants_file.__file__).read_text()
+    read = set(re.findall(r'table?\.(?:get|any|text|number|table)\("(\w+)"', source))
+    read |= set(re.findall(r'(?:rate|_texts)\(table, "(\w+)"', source))
     read |= set(re.findall(r'top\.text\("(\w+)"', source)) | {*SegmentConfig._fields}
-    assert listed == read
+    assert listed == read - {"rule"} | {"vendor", "serial"}
+    # Keys of tables inside tables.
+    inner = {*QuotasConfig._fields, *MEMBER_KINDS}
+    inner |= set(re.findall(r'member\.(?:get|text)\("(\w+)"', source))
+    assert {key for key in inner if f"`{key}`" not in section} == set()
 
 
 def test_the_presets_of_the_page_are_those_that_there_are() -> None:
