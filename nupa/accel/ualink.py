@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from random import Random
 
+from nupa.accel.controller import PodController
 from nupa.accel.local import Buffer, as_access
 from nupa.accel.requests import (
     ACCELERATORS,
@@ -38,6 +39,9 @@ _Key = tuple[int, ...]
 class Pod:
     """A switch with *ports*, and accelerators at them.
 
+    *controller*: keeps virtual pods apart.  A request to another virtual pod has no route, and is
+    answered that there is no such accelerator.
+
     Requests wait in a queue for each source, destination and 256 bytes there.  *random* chooses the
     next queue to serve.  Without it all requests are executed in the order of sending.  Nothing
     happens by itself: a wait for a response executes requests until it is there.
@@ -51,7 +55,13 @@ class Pod:
     (b'two', 3)
     """
 
-    def __init__(self, *, ports: int = PORTS, random: Random | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        ports: int = PORTS,
+        random: Random | None = None,
+        controller: PodController | None = None,
+    ) -> None:
         self.ports = range(ports)
         #: Accelerator -> port: the switch's routes of requests and responses.
         self.routes: dict[int, int] = {}
@@ -59,17 +69,24 @@ class Pod:
         self.done = 0
         self.lock = threading.RLock()
         self._random = random
+        self._controller = controller
         self._accelerators: dict[int, Accelerator] = {}
         self._queues: dict[_Key, deque[Request]] = {}
         self._waiting: list[_Key] = []
 
     def attach(
-        self, number: int, memory: Access | Buffer, *, port: int | None = None
+        self,
+        number: int,
+        memory: Access | Buffer,
+        *,
+        port: int | None = None,
+        identity: Mapping[str, str] | None = None,
     ) -> Accelerator:
         """Attaches accelerator *number* with *memory*, at *port* or the first free one.
 
+        *identity*: its vendor, serial, generation, which the pod's controller judges.
         LocalError: the number or the port is taken, or there is none; the memory's size is not a
-        multiple of 64 bytes.
+        multiple of 64 bytes; the controller refuses the accelerator (EACCES).
         """
         with self.lock:
             if not 0 <= number < ACCELERATORS or number in self.routes:
@@ -79,7 +96,10 @@ class Pod:
                 port = next((each for each in self.ports if each not in taken), len(self.ports))
             if port not in self.ports or port in taken:
                 raise LocalError(f"port {port}: {len(taken)} of {len(self.ports)} are taken")
-            self._accelerators[number] = found = Accelerator(self, number, as_access(memory))
+            found = Accelerator(self, number, as_access(memory))
+            if self._controller is not None:
+                self._controller.admit(number, identity or {})
+            self._accelerators[number] = found
             self.routes[number] = port
         return found
 
@@ -96,6 +116,8 @@ class Pod:
                 self._queues[key] = deque(e for e in self._queues[key] if e.source != number)
             self._queues = {key: queue for key, queue in self._queues.items() if queue}
             self._waiting = [key for key in self._waiting if key in self._queues]
+            if self._controller is not None:
+                self._controller.left(number)
 
     def __contains__(self, accelerator: object) -> bool:
         number = accelerator.number if isinstance(accelerator, Accelerator) else -1
@@ -124,12 +146,19 @@ class Pod:
                 del self._queues[key]
                 self._waiting[at] = self._waiting[-1]
                 self._waiting.pop()
-            target = self._accelerators.get(request.destination)
+            target = self._target(request)
             status, data = target.execute(request) if target else (Status.NO_ACCELERATOR, b"")
             self.done += 1
             source = self._accelerators[request.source]
             source.answered(Response(request.destination, request.tag, status, data))
             return True
+
+    def _target(self, request: Request) -> Accelerator | None:
+        """Returns the accelerator to which the switch has a route, when the request is executed."""
+        controller = self._controller
+        if controller is not None and not controller.reaches(request.source, request.destination):
+            return None
+        return self._accelerators.get(request.destination)
 
     def drain(self) -> None:
         """Executes all requests."""
