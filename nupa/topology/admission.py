@@ -20,7 +20,7 @@ DEFAULTS = ("admit", "refuse")
 _MIN, _MAX = "min_", "max_"
 
 
-class Rule(NamedTuple):
+class AdmissionRule(NamedTuple):
     """A rule: the newcomers that it is about, and its requirements.
 
     *kinds*: of MEMBER_KINDS, empty: all.  *allow*: patterns of names.  *require*: a property's
@@ -31,7 +31,7 @@ class Rule(NamedTuple):
     name: str
     kinds: tuple[str, ...] = ()
     allow: tuple[str, ...] = ("*",)
-    require: tuple[tuple[str, Fact], ...] = ()
+    require: tuple[tuple[str, str], ...] = ()
     patterns: tuple[tuple[str, tuple[str, ...]], ...] = ()
     tenant: str = ""
     partitions: tuple[str, ...] = ()
@@ -70,13 +70,14 @@ class Verdict(NamedTuple):
 class Admission(NamedTuple):
     """A policy; the empty one admits all."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AdmissionRule, ...] = ()
     default: str = "admit"
 
     def judge(self, kind: str, name: str, facts: Mapping[str, Fact]) -> Verdict:
         """Judges a newcomer by its kind (of MEMBER_KINDS), name and properties.
 
-        >>> policy = Admission((Rule("wide", allow=("host*",), require=(("min_width", 4),)),))
+        >>> wide = AdmissionRule("wide", allow=("host*",), require=(("min_width", "4"),))
+        >>> policy = Admission((wide,))
         >>> policy.judge("host", "host1", {"width": 2}).why
         'rule wide: width is 2, min_width = 4 is required'
         >>> policy.judge("host", "host1", {"width": 8}).admitted
@@ -120,9 +121,9 @@ class Admission(NamedTuple):
                     )
 
 
-def _meets(bound: str, found: Fact, wanted: Fact) -> bool:
+def _meets(bound: str, found: Fact, wanted: str) -> bool:
     if not bound:
-        return str(found) == str(wanted)
-    if not isinstance(found, int) or not isinstance(wanted, int):
+        return str(found) == wanted
+    if not (str(found).isdecimal() and wanted.isdecimal()):
         return False
-    return found >= wanted if bound == _MIN else found <= wanted
+    return int(found) >= int(wanted) if bound == _MIN else int(found) <= int(wanted)

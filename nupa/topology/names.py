@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from nupa.topology.error import TopologyError
 
+_CONTROL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 NAME_BYTES_MAX = 31  # csrc/segment/layout/limits.h
 
 
@@ -26,3 +28,16 @@ def check_names(kind: str, names: Iterable[str]) -> None:
         if name in seen:
             raise TopologyError(f"the {kind} name {name!r} is used twice: names are unique")
         seen.add(name)
+
+
+def check_control_names(kind: str, names: Iterable[str]) -> None:
+    """Raises TopologyError for a name that a tenant or partition cannot have
+    (csrc/segment/control/table.h), or that is there twice."""
+    found = tuple(names)
+    check_names(kind, found)
+    for name in found:
+        if not _CONTROL_NAME.fullmatch(name):
+            raise TopologyError(
+                f"the {kind} name {name!r}: use letters, digits, '_', '.' and '-', first a letter, "
+                f"a digit or '_'"
+            )

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from nupa.topology.error import TopologyError
-from nupa.topology.names import NAME_BYTES_MAX, check_names
+from nupa.topology.names import NAME_BYTES_MAX, check_control_names
 
 #: Partitions that can be declared; 0x7fff is the default partition (IBTA 10.9.1.1).
 PKEY_MIN, PKEY_MAX = 0x0001, 0x7FFE
@@ -70,8 +70,8 @@ def check_tenants(
 ) -> None:
     """Raises TopologyError where tenants and partitions contradict hosts or each other."""
     tenants, partitions = tuple(tenants), tuple(partitions)
-    check_names("tenant", (tenant.name for tenant in tenants))
-    check_names("partition", (partition.name for partition in partitions))
+    check_control_names("tenant", (tenant.name for tenant in tenants))
+    check_control_names("partition", (partition.name for partition in partitions))
     tenant_of = _tenant_of(tuple(hosts), tenants)
     pkeys: dict[int, str] = {}
     for partition in partitions:

@@ -9,7 +9,7 @@ from typing import Any
 from nupa.base.errors import LocalError
 from nupa.base.quantity import byte_count, bytes_per_s
 from nupa.topology import toml_table
-from nupa.topology.admission import Admission, Fact, Rule
+from nupa.topology.admission import Admission, AdmissionRule
 from nupa.topology.error import TopologyError
 from nupa.topology.tenants import (
     MEMBER_KINDS,
@@ -108,10 +108,10 @@ def load_admission(path: Path) -> Admission:
         raise TopologyError(f"{path}: {error}") from error
 
 
-def _rule(table: Table) -> Rule:
+def _rule(table: Table) -> AdmissionRule:
     kind = table.text("kind")
     patterns = {key: tuple(_texts(table, key)) for key in ("vendor", "serial")}
-    found = Rule(
+    found = AdmissionRule(
         table.text("name", required=True),
         (kind,) if kind else (),
         tuple(_texts(table, "allow")) or ("*",),
@@ -124,8 +124,8 @@ def _rule(table: Table) -> Rule:
     return found
 
 
-def _required(table: Table) -> dict[str, Fact]:
-    found: dict[str, Fact] = {}
+def _required(table: Table) -> dict[str, str]:
+    found: dict[str, str] = {}
     for key, value in table.get("require", dict, {}).items():
         if type(value) not in (str, int):
             raise TopologyError(
@@ -133,9 +133,9 @@ def _required(table: Table) -> dict[str, Fact]:
             )
         speed = key.endswith("speed") and isinstance(value, str)
         value = SPEEDS_MTPS.get(value.lower(), value) if speed else value
-        if key.startswith(("min_", "max_")) and not isinstance(value, int):
+        if key.startswith(("min_", "max_")) and not str(value).isdecimal():
             raise TopologyError(f"{table.title}: require.{key} is {value!r}: write a whole number")
-        found[key] = value
+        found[key] = str(value)
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nupa.topology.admission import Admission, Fact, Rule
+from nupa.topology.admission import Admission, AdmissionRule, Fact
 from nupa.topology.file import load, parse
 from nupa.topology.tenants import MemberConfig, PartitionConfig, QuotasConfig, TenantConfig
 from nupa.topology.tenants_file import load_admission
@@ -84,11 +84,11 @@ partitions = ["red-data"]
         PartitionConfig("red-data", "red", 0x12, red, 15, 1000),
         PartitionConfig("pod", members=pod, kind="vpod"),
     )
-    rule = Rule(
+    rule = AdmissionRule(
         "first",
         ("host",),
         ("late*",),
-        (("link_layer", "ethernet"), ("min_speed", 32000)),
+        (("link_layer", "ethernet"), ("min_speed", "32000")),
         (("vendor", ("acme",)), ("serial", ("SN*",))),
         "red",
         ("red-data",),
@@ -106,7 +106,7 @@ def test_a_topology_without_tenants_declares_nothing() -> None:
 def test_a_policy_with_rules_refuses_by_default_and_one_without_admits() -> None:
     assert read("[admission]").admission == Admission()
     found = read('[[admission.rule]]\nname = "x"').admission
-    assert found == Admission((Rule("x"),), "refuse")
+    assert found == Admission((AdmissionRule("x"),), "refuse")
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,7 @@ def test_a_policy_with_rules_refuses_by_default_and_one_without_admits() -> None
     [
         ('[[tenant]]\nname = "a b"', "the tenant name 'a b' has a blank"),
         (f'[[tenant]]\nname = "{"x" * 32}"', "has 32 bytes: names have 1 to 31"),
+        ('[[partition]]\nname = "-p"', "the partition name '-p': use letters, digits"),
         (RED + RED, "the tenant name 'red' is used twice"),
         (RED + '[[tenant]]\nname = "b"\nhosts = ["host0"]', "host0 is a host of tenant 'red'"),
         ('[[tenant]]\nname = "a"\nhosts = ["host9"]', "tenant 'a': there is no host 'host9'"),
@@ -191,8 +192,10 @@ def test_memory_that_is_not_coherent_has_no_tenants() -> None:
 
 POLICY = Admission(
     (
-        Rule("wide", ("host",), ("host*",), (("min_width", 4), ("max_width", 8))),
-        Rule("known", (), ("x", "y*"), (("link_layer", "ethernet"),), (("vendor", ("a*", "b")),)),
+        AdmissionRule("wide", ("host",), ("host*",), (("min_width", "4"), ("max_width", "8"))),
+        AdmissionRule(
+            "known", (), ("x", "y*"), (("link_layer", "ethernet"),), (("vendor", ("a*", "b")),)
+        ),
     ),
     "refuse",
 )
@@ -205,7 +208,8 @@ POLICY = Admission(
         ("host", "host1", {"width": 8}, ""),
         ("host", "host1", {"width": 3}, "rule wide: width is 3, min_width = 4 is required"),
         ("host", "host1", {"width": 9}, "rule wide: width is 9, max_width = 8 is required"),
-        ("host", "host1", {"width": "4"}, "rule wide: width is 4, min_width = 4 is required"),
+        ("host", "host1", {"width": "5"}, ""),
+        ("host", "host1", {"width": "x4"}, "rule wide: width is x4, min_width = 4 is required"),
         ("host", "host1", {}, "rule wide: width is not known, min_width = 4 is required"),
         ("device", "host1", {}, "no rule is about the device host1"),
         ("device", "yes", {"link_layer": "ethernet", "vendor": "b"}, ""),
@@ -236,7 +240,7 @@ def test_the_first_rule_that_is_about_a_newcomer_judges_it(
 def test_a_policy_is_read_alone(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('[[admission.rule]]\nname = "all"\n')
-    assert load_admission(path) == Admission((Rule("all"),), "refuse")
+    assert load_admission(path) == Admission((AdmissionRule("all"),), "refuse")
     path.write_text('name = "lab"\n')
     with pytest.raises(TopologyError, match="has no table"):
         load_admission(path)
