@@ -3,11 +3,13 @@
  * down, processes that follow port states.  A link that went down resets what is behind it, so that
  * a window never comes back (CXL 3.1 9.9, 12.3): it is mapped again. */
 #include "segment/coherence.h"
+#include "segment/control/event.h"
 #include "region/region_internal.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +22,16 @@ void nupa_region_links_changed(struct nupa_fabric *fabric)
 
 	if (!nupa_regions(fabric, false, &t))
 		nupa_region_announce(&t);
+}
+
+static void post_port(struct nupa_fabric *fabric, const struct nupa_port *port, bool down)
+{
+	char name[NUPA_NAME_BYTES];
+
+	snprintf(name, sizeof(name), "%.*s", (int)sizeof(name) - 1, port->name);
+	nupa_event_post(fabric, down ? NUPA_SEVERITY_WARNING : NUPA_SEVERITY_OK,
+			down ? "port.down" : "port.up", name, "port %s is %s", name,
+			down ? "down" : "up");
 }
 
 int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t state)
@@ -40,6 +52,7 @@ int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t sta
 	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_PORTS, entry, sizeof(*entry));
 	nupa_fabric_announce(fabric);
 	nupa_region_links_changed(fabric);
+	post_port(fabric, entry, state == NUPA_PORT_DOWN);
 	return 0;
 }
 

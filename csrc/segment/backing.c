@@ -140,21 +140,37 @@ struct nupa_cm_bucket *nupa_fabric_cm_table(struct nupa_fabric *fabric, uint32_t
 		      : NULL;
 }
 
-uint8_t *nupa_fabric_regions(struct nupa_fabric *fabric, bool back)
+/* A table that *backed* says is there; back: makes it.  NULL with errno. */
+static uint8_t *back_once(struct nupa_fabric *fabric, uint32_t *backed, bool back, uint8_t **part,
+			  uint64_t offset, uint64_t bytes)
 {
-	const struct nupa_superblock *sb = &fabric->geometry;
-	const uint64_t offset = nupa_regions_off(sb), bytes = nupa_regions_bytes(sb);
 	int error;
 
-	if (!nupa_load_acquire(&fabric->sb->regions_backed)) {
+	if (!nupa_load_acquire(backed)) {
 		error = back ? nupa_fabric_back(fabric, offset, bytes) : -ENOENT;
 		if (error) {
 			errno = -error;
 			return NULL;
 		}
-		nupa_store_release(&fabric->sb->regions_backed, 1);
+		nupa_store_release(backed, 1);
 	}
-	return map_once(fabric, &fabric->regions, offset, bytes);
+	return map_once(fabric, part, offset, bytes);
+}
+
+uint8_t *nupa_fabric_regions(struct nupa_fabric *fabric, bool back)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+
+	return back_once(fabric, &fabric->sb->regions_backed, back, &fabric->regions,
+			 nupa_regions_off(sb), nupa_regions_bytes(sb));
+}
+
+uint8_t *nupa_fabric_control(struct nupa_fabric *fabric, bool back)
+{
+	const struct nupa_superblock *sb = &fabric->geometry;
+
+	return back_once(fabric, &fabric->sb->control_backed, back, &fabric->control,
+			 nupa_control_off(sb), nupa_control_map(sb).bytes);
 }
 
 void nupa_fabric_unmap(struct nupa_fabric *fabric)
@@ -174,6 +190,8 @@ void nupa_fabric_unmap(struct nupa_fabric *fabric)
 		munmap(fabric->cm_tables, sb->n_hosts * NUPA_CM_TABLE_BYTES);
 	if (fabric->regions)
 		munmap(fabric->regions, nupa_regions_bytes(sb));
+	if (fabric->control)
+		munmap(fabric->control, nupa_control_map(sb).bytes);
 	if (fabric->sb)
 		munmap(fabric->sb, sb->arenas_off);
 }
@@ -211,6 +229,9 @@ static void copy_device(struct nupa_fabric *fabric)
 	if (nupa_load_relaxed(&fabric->sb->regions_backed))
 		memcpy(copy + nupa_regions_off(sb), fabric->whole + nupa_regions_off(sb),
 		       nupa_regions_bytes(sb));
+	if (nupa_load_relaxed(&fabric->sb->control_backed))
+		memcpy(copy + nupa_control_off(sb), fabric->whole + nupa_control_off(sb),
+		       nupa_control_map(sb).bytes);
 	if (mremap(copy, fabric->whole_bytes, fabric->whole_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
 		   fabric->whole) == MAP_FAILED)
 		abort();
@@ -237,6 +258,7 @@ void nupa_fabric_detach_copy(struct nupa_fabric *fabric)
 	make_private(fabric, fabric->cm_tables, nupa_cm_table_off(sb, 0),
 		     sb->n_hosts * NUPA_CM_TABLE_BYTES);
 	make_private(fabric, fabric->regions, nupa_regions_off(sb), nupa_regions_bytes(sb));
+	make_private(fabric, fabric->control, nupa_control_off(sb), nupa_control_map(sb).bytes);
 }
 
 /* --- taken and given back ---------------------------------------------------------------- */

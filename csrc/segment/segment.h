@@ -24,6 +24,7 @@ struct nupa_fabric {
 	uint8_t *pool;                  /* mapped at first use */
 	uint8_t *cm_tables;             /* mapped at first use */
 	uint8_t *regions;               /* mapped at first use */
+	uint8_t *control;               /* mapped at first use */
 	uint8_t *arena[NUPA_SLOTS_MAX]; /* mapped at first use */
 	uint8_t *whole;                 /* MACHINES: all of it; the others point into it */
 	uint64_t whole_bytes;
@@ -99,6 +100,8 @@ struct nupa_cm_bucket *nupa_fabric_cm_table(struct nupa_fabric *fabric, uint32_t
 /* The table of regions (region_layout.h); NULL with errno, ENOENT: there is none.  back: makes it.
  */
 uint8_t *nupa_fabric_regions(struct nupa_fabric *fabric, bool back);
+/* The control table (control_layout.h), likewise. */
+uint8_t *nupa_fabric_control(struct nupa_fabric *fabric, bool back);
 /* Backs [offset, +bytes) of the segment with memory (I4): 0, -ENOSPC, ... */
 int nupa_fabric_back(struct nupa_fabric *fabric, uint64_t offset, uint64_t bytes);
 /* Returns an arena's memory to the system. */

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from nupa.fabric.fault import Fault, FaultEntry
     from nupa.fabric.faulty import FabricPort
     from nupa.fabric.host import FabricHost
+    from nupa.fabric.tenants.event import Events
+    from nupa.fabric.tenants.partition import Partitions
+    from nupa.fabric.tenants.tenant import Tenants
     from nupa.memory.group import Group
     from nupa.memory.pool import Pool, PoolMemory
     from nupa.topology.topology import Topology
@@ -321,6 +324,37 @@ class Fabric(OpenFabric):
         from nupa.memory.pool import Pool
 
         return Pool(self)
+
+    @property
+    def tenants(self) -> Tenants:
+        """Its tenants: who shares the fabric, with which rate and quotas."""
+        from nupa.fabric.tenants.tenant import Tenants
+
+        return Tenants(self)
+
+    @property
+    def partitions(self) -> Partitions:
+        """Its partitions: which hosts may speak with which."""
+        from nupa.fabric.tenants.partition import Partitions
+
+        return Partitions(self)
+
+    @property
+    def events(self) -> Events:
+        """Its events: what changed."""
+        from nupa.fabric.tenants.event import Events
+
+        return Events(self)
+
+    def set_host_state(self, host: str | int, state: str) -> None:
+        """Sets a host's state: "ready", "absent", "onboarding", "draining" or "failed".
+
+        Processes attach to a host that is ready.  LocalError: no such host or state.
+        """
+        from nupa.fabric.host import set_state
+
+        with self.control_lock():
+            set_state(self, self.host(host), state)
 
     def group(self, hosts: Sequence[str | int | HostInfo], size: int, name: str = "") -> Group:
         """Makes a group: zeroed memory of *size* bytes at each of *hosts*, which the switches

@@ -41,12 +41,17 @@ def show(fabric: Fabric, segment: Segment, *, lists: bool = True) -> dict[str, A
                 "link_layer": host.link_layer,
                 "port": ports[host.port].name,
                 "state": ports[host.port].state,
+                "tenant": (known := fabric.host(host.name)).tenant,
+                "control_state": known.control_state,
+                "pkeys": known.pkeys,
                 "processes": [_process(slot) for slot in processes if slot.host == host.index],
                 "hw_counters": hw_counters[host.index],
                 "cache_requests": cache_requests[host.index],
             }
             for host in hosts
         ],
+        "tenants": [tenant.as_dict() for tenant in fabric.tenants],
+        "partitions": [partition.as_dict() for partition in fabric.partitions],
         "ports": [
             {
                 "name": port.name,

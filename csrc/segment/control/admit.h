@@ -5,8 +5,10 @@
 
 #include "segment/segment.h"
 
+/* cffi: begin */
 /* What the control plane says of a host; NUPA_HOST_FAILED for a state that is unknown here. */
 enum nupa_host_state nupa_host_state_of(const struct nupa_fabric *fabric, uint32_t host);
+/* cffi: end */
 
 /* Whether a process that is on a host already may open its device again: unless the host has left
  * the fabric. */

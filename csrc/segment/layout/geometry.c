@@ -3,6 +3,7 @@
 #include "segment/layout/geometry.h"
 
 #include "base/explain.h"
+#include "segment/layout/control_layout.h"
 #include "segment/layout/region_layout.h"
 #include "segment/layout/resource_layout.h"
 
@@ -144,6 +145,30 @@ uint64_t nupa_regions_bytes(const struct nupa_superblock *sb)
 			NUPA_PAGE_BYTES);
 }
 
+uint64_t nupa_control_off(const struct nupa_superblock *sb)
+{
+	return nupa_regions_off(sb) + nupa_regions_bytes(sb);
+}
+
+struct nupa_control_map nupa_control_map(const struct nupa_superblock *sb)
+{
+	const bool machines = sb->flags & NUPA_SEGMENT_MACHINES;
+	struct nupa_control_map map = {
+		.tenants = machines ? NUPA_TENANTS_MACHINES_MAX : NUPA_TENANTS_MAX,
+		.partitions = machines ? NUPA_PARTITIONS_MACHINES_MAX : NUPA_PARTITIONS_MAX,
+		.members = machines ? NUPA_MEMBERS_MACHINES_MAX : NUPA_MEMBERS_MAX,
+		.events = machines ? NUPA_EVENTS_MACHINES_MAX : NUPA_EVENTS_MAX,
+	};
+
+	map.tenants_off = sizeof(struct nupa_control_header);
+	map.partitions_off = map.tenants_off + map.tenants * sizeof(struct nupa_tenant_row);
+	map.members_off = map.partitions_off + map.partitions * sizeof(struct nupa_partition_row);
+	map.events_off = map.members_off + map.members * sizeof(struct nupa_member_row);
+	map.bytes =
+	    round_up(map.events_off + map.events * sizeof(struct nupa_event_row), NUPA_PAGE_BYTES);
+	return map;
+}
+
 static void lay_out(struct nupa_superblock *sb)
 {
 	struct nupa_arena_map arena = nupa_arena_map(sb);
@@ -163,7 +188,7 @@ static void lay_out(struct nupa_superblock *sb)
 	sb->arena_bytes = arena.rings_off + sb->n_slots * arena.ring_stride;
 	sb->pool_off =
 	    round_up(sb->arenas_off + (sb->n_slots - 1) * sb->arena_bytes, sb->extent_bytes);
-	sb->segment_bytes = nupa_regions_off(sb) + nupa_regions_bytes(sb);
+	sb->segment_bytes = nupa_control_off(sb) + nupa_control_map(sb).bytes;
 }
 
 static uint64_t default_pool(const struct nupa_superblock *sb)
@@ -208,7 +233,8 @@ static int fit(struct nupa_superblock *sb, bool choose_slots, char *why, size_t 
 		 * rest only shrinks. */
 		sb->n_extents = (uint32_t)(bytes / sb->extent_bytes);
 		lay_out(sb);
-		rest = sb->pool_off + sb->n_hosts * NUPA_CM_TABLE_BYTES + nupa_regions_bytes(sb);
+		rest = sb->pool_off + sb->n_hosts * NUPA_CM_TABLE_BYTES + nupa_regions_bytes(sb) +
+		       nupa_control_map(sb).bytes;
 		if (rest + (choose_slots ? bytes / 4 : sb->extent_bytes) <= bytes) {
 			sb->pool_bytes = (bytes - rest) / sb->extent_bytes * sb->extent_bytes;
 			sb->n_extents = (uint32_t)(sb->pool_bytes / sb->extent_bytes);

@@ -33,11 +33,18 @@ uint64_t nupa_cm_backed_off(const struct nupa_superblock *sb);
 uint64_t nupa_cm_table_off(const struct nupa_superblock *sb, uint32_t host);
 /* Group flows, by port: behind those words. */
 uint64_t nupa_group_flows_off(const struct nupa_superblock *sb);
-/* The table of regions, the last part, and how many places it has. */
+/* The table of regions, and how many places it has. */
 uint64_t nupa_regions_off(const struct nupa_superblock *sb);
 uint64_t nupa_regions_bytes(const struct nupa_superblock *sb);
 uint32_t nupa_region_rows(const struct nupa_superblock *sb);
 uint32_t nupa_region_mappings(const struct nupa_superblock *sb);
+/* The control table, the last part: the numbers of its rows, its parts from its start, its size. */
+struct nupa_control_map {
+	uint32_t tenants, partitions, members, events;
+	uint64_t tenants_off, partitions_off, members_off, events_off, bytes;
+};
+uint64_t nupa_control_off(const struct nupa_superblock *sb);
+struct nupa_control_map nupa_control_map(const struct nupa_superblock *sb);
 /* Checks a superblock read from a file of *file_bytes*.  -EMSGSIZE: file too short.  -ENODATA:
  * zeroed or unfinished.  -EILSEQ: not a fabric.  -EPROTONOSUPPORT: other version.  -EUCLEAN:
  * offsets or sizes are not those of this layout. */

@@ -2,7 +2,7 @@
  * The shared segment: what every process of a fabric sees.
  *
  *   superblock, watchers, faults | hosts | ports | routes | controls | slots | pool extents |
- *   past flows | past hw counters | group flows | arena 1..n | pool | bound ports | regions
+ *   past flows | past hw counters | group flows | arena 1..n | pool | bound ports | regions | control
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds everything that attachment
  * publishes: QP and MR tables, flow counters, what only lookers-on read (resource_layout.h), and a
@@ -221,6 +221,11 @@ struct nupa_superblock {
 	uint32_t next_fault_id; /* same writer */
 	/* Stored as 1 once the table of regions is backed; who uses none never looks. */
 	uint32_t regions_backed;
+	/* The same of the control table. */
+	uint32_t control_backed;
+	/* 1 << enum nupa_quota_kind: any tenant has such a quota.  Writer: who holds the control
+	 * lock. */
+	uint32_t quotas;
 
 	NUPA_LINE_ALIGNED struct nupa_watcher watchers[NUPA_WATCHERS_MAX];
 	struct nupa_fault_entry faults[NUPA_FAULTS_MAX];

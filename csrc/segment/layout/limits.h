@@ -70,6 +70,18 @@
 #define NUPA_REGIONS_MACHINES_MAX 256u
 #define NUPA_REGION_MAPPINGS_MACHINES_MAX 256u
 
+/* Rows of the control table (control_layout.h). */
+#define NUPA_TENANTS_MAX 256u
+#define NUPA_PARTITIONS_MAX 1024u
+#define NUPA_MEMBERS_MAX 8192u
+#define NUPA_EVENTS_MAX 4096u
+/* Of a segment in a device's memory. */
+#define NUPA_TENANTS_MACHINES_MAX 64u
+#define NUPA_PARTITIONS_MACHINES_MAX 128u
+#define NUPA_MEMBERS_MACHINES_MAX 1024u
+#define NUPA_EVENTS_MACHINES_MAX 512u
+#define NUPA_ACCELERATORS_MAX 1024u /* of a UALink pod */
+
 /* rdma_cm: the ports that are bound on one host, in buckets by their low bits. */
 #define NUPA_CM_BUCKETS 4096u
 #define NUPA_CM_BUCKET_WORDS 8u
