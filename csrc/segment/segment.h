@@ -21,6 +21,7 @@ struct nupa_fabric {
 	struct nupa_host_control *controls;
 	struct nupa_slot *slots;
 	uint32_t *extents;
+	struct nupa_rate_entry *rates;
 	uint8_t *pool;                  /* mapped at first use */
 	uint8_t *cm_tables;             /* mapped at first use */
 	uint8_t *regions;               /* mapped at first use */

@@ -5,6 +5,7 @@
 #include "base/rlimit.h"
 #include "engine/attachment/attachment.h"
 #include "engine/fault/fault_internal.h"
+#include "engine/rate/rate.h"
 #include "engine/net/net.h"
 #include "engine/qp/verbs.h"
 #include "engine/cm/hooks.h"
@@ -70,7 +71,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	slot->pool_regions = 0;
 	slot->needs_fence = 1; /* until nupa_port_start knows better */
 	slot->shared_fd = 0;
-	slot->trace_seen = slot->fault_seen = 0;
+	slot->trace_seen = slot->fault_seen = slot->rate_seen = 0;
 	slot->sleeping = 0;
 	nupa_store_relaxed(&slot->heartbeat, 0); /* others listen already */
 	slot->doorbell = engine->rings ? nupa_bell_number(fabric) : 0;
@@ -142,6 +143,7 @@ static void engine_free(struct nupa_engine *engine)
 	}
 	nupa_cm_free(engine);
 	nupa_fault_free(engine);
+	nupa_rate_free(engine);
 	nupa_recorder_close(engine->recorder, true); /* an attachment that was not made */
 	for (struct nupa_list *link; (link = nupa_list_pop(&engine->closed));)
 		nupa_context_free(container_of(link, struct nupa_context, link));
@@ -315,6 +317,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		nupa_trace_follow(engine); /* before anything happens */
 		engine->recorder = nupa_recorder_open(engine);
 		nupa_fault_follow(engine);
+		nupa_pace_follow(engine);
 		nupa_store_release(&engine->slot->claim, engine->claim);
 		nupa_slot_flush(fabric, engine->slot_index);
 		error = nupa_port_start(engine);

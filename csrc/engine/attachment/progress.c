@@ -204,12 +204,13 @@ static void follow_port(struct nupa_engine *engine)
 	engine->link_downed_seen = link_downed;
 }
 
-/* A port, who watches, which faults there are. */
+/* A port, who watches, which faults and rates there are. */
 static void handle_change(struct nupa_engine *engine)
 {
 	engine->port_epoch_seen = nupa_load_acquire(engine->fabric->port_epoch);
 	nupa_trace_follow(engine);
 	nupa_fault_follow(engine);
+	nupa_pace_follow(engine);
 	nupa_cm_flush(engine);
 	follow_port(engine);
 }
@@ -343,8 +344,8 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 			at_ns = soon_ns;
 		else if (qp->wait == NUPA_WAIT_PATH) /* its event is port_epoch */
 			at_ns = qp->wait_deadline_ns ? qp->wait_deadline_ns : UINT64_MAX;
-		if (qp->wait != NUPA_WAIT_RING && qp->wait_deadline_ns &&
-		    qp->wait_deadline_ns < at_ns)
+		if (qp->wait != NUPA_WAIT_RING && qp->wait != NUPA_WAIT_RATE &&
+		    qp->wait_deadline_ns && qp->wait_deadline_ns < at_ns)
 			at_ns = qp->wait_deadline_ns;
 		next_ns = at_ns < next_ns ? at_ns : next_ns;
 	}

@@ -253,10 +253,13 @@ enum nupa_direct {
 	NUPA_DIRECT_ASK,       /* not possible from here: ask the responder */
 	NUPA_DIRECT_LOCAL_FAULT,
 	NUPA_DIRECT_REMOTE_FAULT, /* the region's memory is gone */
+	NUPA_DIRECT_WAITS,        /* for its rate (pace.c) */
 };
+/* Moves the bytes of a request from *from* on, as many as the spans have; the request is permitted
+ * as a whole or not at all. */
 enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *qp,
-				   struct nupa_wqe *wqe, const struct nupa_span *spans,
-				   uint32_t n_spans);
+				   const struct nupa_wqe *wqe, const struct nupa_span *spans,
+				   uint32_t n_spans, uint32_t from, uint32_t bytes);
 /* Whether it could fetch from the peer. */
 bool nupa_mover_pulls(const struct nupa_channel *channel);
 /* Fetches n_from pieces of the peer's private memory into local spans: 0 or -errno. */

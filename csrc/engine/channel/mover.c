@@ -221,10 +221,9 @@ static enum nupa_direct atomic_write(uint8_t *target, const struct nupa_span *sp
 
 static enum nupa_direct move(struct nupa_channel *channel, const struct nupa_wqe *wqe,
 			     const struct nupa_window *window, const struct nupa_span *spans,
-			     uint32_t n_spans)
+			     uint32_t n_spans, uint64_t from, uint64_t bytes)
 {
-	uint64_t offset = wqe->raddr - window->iova;
-	uint64_t bytes = wqe->length_bytes;
+	uint64_t offset = wqe->raddr + from - window->iova;
 	bool write = wqe->opcode == IBV_WR_RDMA_WRITE || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	uint8_t *target = (uint8_t *)((uintptr_t)window->base + offset); /* base may be NULL */
 
@@ -288,8 +287,8 @@ static bool meet_peer_qp(const struct nupa_engine *engine, struct nupa_qp *qp)
 }
 
 enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *qp,
-				   struct nupa_wqe *wqe, const struct nupa_span *spans,
-				   uint32_t n_spans)
+				   const struct nupa_wqe *wqe, const struct nupa_span *spans,
+				   uint32_t n_spans, uint32_t from, uint32_t bytes)
 {
 	struct nupa_channel *channel = qp->channel;
 	uint32_t access = nupa_access_needed[wqe->opcode & 31];
@@ -307,13 +306,13 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 		return NUPA_DIRECT_ASK;
 	if (likely(nupa_window_permits(window, qp->peer_pd, qp->dest_qpn, wqe->raddr,
 				       wqe->length_bytes, access)))
-		result = move(channel, wqe, window, spans, n_spans);
+		result = move(channel, wqe, window, spans, n_spans, from, bytes);
 	nupa_window_leave(engine);
 	if (likely(result == NUPA_DIRECT_DONE)) {
 		if (wqe->opcode == IBV_WR_RDMA_READ)
-			nupa_flow_rcv(channel, wqe->length_bytes);
+			nupa_flow_rcv(channel, bytes);
 		else
-			nupa_flow_xmit(channel, wqe->length_bytes);
+			nupa_flow_xmit(channel, bytes);
 	}
 	return result;
 }

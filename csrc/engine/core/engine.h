@@ -100,6 +100,8 @@ struct nupa_engine {
 	struct nupa_hw_counters *hw; /* with the lock: nupa_count(&engine->hw->rx_invalid, 1) */
 	struct nupa_faults *faults;  /* fault_view.c; NULL: there never was one */
 	uint32_t fault_epoch_seen;
+	struct nupa_rates *rates; /* engine/rate; NULL: there never was one */
+	uint32_t rate_epoch_seen;
 	struct nupa_channel *open[NUPA_SLOTS_MAX];     /* those with traffic, n_channels of them */
 	struct nupa_channel *channels[NUPA_SLOTS_MAX]; /* by peer slot */
 	struct nupa_qp **qps; /* by index; qp_entries of them, mapped lazily */

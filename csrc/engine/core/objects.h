@@ -211,6 +211,7 @@ enum nupa_wait {
 	NUPA_WAIT_PEER,    /* the peer QP is not ready: again at wait_until_ns */
 	NUPA_WAIT_PATH,    /* a port is down */
 	NUPA_WAIT_CONTACT, /* the peer process has not opened its direction of the channel */
+	NUPA_WAIT_RATE,    /* of its tenant, partition or member: until wait_until_ns */
 };
 
 /* UC, UD: messages that wait for a receive (backlog.c). */
@@ -321,7 +322,7 @@ struct nupa_qp {
 	bool nak_pending;          /* and that expected_psn was not: nak_syndrome */
 	bool nak_sent;             /* drop until expected_psn comes again */
 	bool recv_active;
-	bool recv_kept; /* UC: taken for a message that broke off; the next one has it */
+	bool rated; /* what it sends or fetches has a rate: pace.c */
 	bool comm_est;
 	bool retrying;  /* a timer runs: faults->retry_at_ns */
 	bool stuck;     /* nothing completes before faults->stuck_until_ns */
@@ -372,6 +373,7 @@ struct nupa_qp {
 	struct nupa_builder *builder; /* an extended QP */
 	struct nupa_qp_xrc *xrc_part; /* `xrc`, is_handle */
 	struct nupa_qp_faults *faults;
+	struct nupa_qp_rate *rate;    /* it is `rated`, or was */
 	struct nupa_answers *answers; /* a READ or atomic came as a message */
 	struct nupa_injected_write *injected;
 
@@ -382,6 +384,7 @@ struct nupa_qp {
 	uint8_t nak_syndrome;
 	bool drop_message; /* UC: rest of a message whose start was dropped */
 	bool uc_met;       /* UC: a message has come, so PSNs go on from there */
+	bool recv_kept;    /* UC: taken for a message that broke off; the next one has it */
 	bool starved;      /* UC, UD: the backlog was dropped, and no receive has come since */
 	struct nupa_backlog backlog;
 

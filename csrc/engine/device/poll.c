@@ -3,6 +3,7 @@
 #include "engine/device/device.h"
 
 #include <sched.h>
+#include <time.h>
 
 /* How often an empty poll looks at the rings before it gives up the lock.  A look costs a few
  * nanoseconds, a return through the program ten times that. */
@@ -15,6 +16,10 @@
  */
 #define IDLE_POLLS_MAX 2000u
 #define IDLE_POLLS_BETWEEN_YIELDS 100u
+
+/* Empty polls before a program whose requests all wait for their rate sleeps, and for how long. */
+#define IDLE_POLLS_BEFORE_NAP 32u
+#define NAP_MAX_NS 200000u
 
 static struct nupa_cq *cq_of(struct ibv_cq *ibv)
 {
@@ -94,9 +99,27 @@ static void fill_wc(struct ibv_wc *wc, const struct nupa_cqe *cqe)
 	wc->dlid_path_bits = 0;
 }
 
+/* All that the program sends waits for its rate: others have better use for the processor.  False:
+ * it is not so. */
+static bool nap(struct nupa_engine *engine)
+{
+	uint64_t until_ns = nupa_pace_idle_until_ns(engine), now_ns = engine->now_ns();
+	struct timespec time = { 0 };
+
+	if (until_ns <= now_ns)
+		return false;
+	time.tv_nsec = until_ns - now_ns < NAP_MAX_NS ? (long)(until_ns - now_ns) : NAP_MAX_NS;
+	nupa_engine_unlock(engine);
+	nanosleep(&time, NULL);
+	nupa_engine_lock(engine);
+	return true;
+}
+
 /* An empty poll. */
 static void poll_idle(struct nupa_engine *engine)
 {
+	if (unlikely(engine->rates) && engine->idle_polls >= IDLE_POLLS_BEFORE_NAP && nap(engine))
+		return;
 	if (++engine->idle_polls < IDLE_POLLS_MAX)
 		return;
 	engine->idle_polls -= IDLE_POLLS_BETWEEN_YIELDS;

@@ -10,7 +10,7 @@
 #define SEND_STAGED_MAX_BYTES 8192u
 
 /* NULL: the QP waits, or has failed; or it gave up, and the message is lost. */
-static struct nupa_msg *reserve(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t **payload)
+static struct nupa_msg *find_room(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t **payload)
 {
 	bool backlogged =
 	    qp->type != IBV_QPT_RC && nupa_stall_backlogged(qp->channel, qp->dest_qpn);
@@ -45,6 +45,15 @@ static struct nupa_msg *reserve(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t 
 	return msg;
 }
 
+/* The same; *bytes* are those that move by this message, for the rate of the QP. */
+static inline struct nupa_msg *reserve(struct nupa_qp *qp, uint64_t bytes, uint32_t dma_bytes,
+				       uint8_t **payload)
+{
+	struct nupa_msg *msg = find_room(qp, dma_bytes, payload);
+
+	return unlikely(qp->rated) && msg && !nupa_pace_request(qp, bytes) ? NULL : msg;
+}
+
 static uint8_t message_flags(const struct nupa_wqe *wqe)
 {
 	uint8_t flags = 0;
@@ -68,7 +77,7 @@ static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nup
 	for (uint32_t i = 0; i < n_spans; i++)
 		n += spans[i].bytes != 0;
 	dma_bytes = n * (uint32_t)sizeof(struct nupa_pull);
-	msg = reserve(qp, dma_bytes, &payload);
+	msg = reserve(qp, wqe->length_bytes, dma_bytes, &payload);
 	if (!msg)
 		return false;
 	for (uint32_t i = 0; i < n_spans; i++) {
@@ -106,7 +115,7 @@ static bool send_line(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 			return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
 		from = n_spans ? spans[0].va : NULL;
 	}
-	msg = reserve(qp, 0, NULL);
+	msg = reserve(qp, wqe->length_bytes, 0, NULL);
 	if (unlikely(!msg))
 		return false;
 	if (likely(n_spans == 1)
@@ -137,7 +146,7 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 		uint32_t chunk = left < wqe->part_bytes ? left : wqe->part_bytes;
 		uint32_t dma_bytes = in_line ? 0 : chunk;
 		uint8_t *payload = NULL;
-		struct nupa_msg *msg = reserve(qp, dma_bytes, &payload);
+		struct nupa_msg *msg = reserve(qp, chunk, dma_bytes, &payload);
 		uint8_t flags = 0;
 
 		if (!msg)
@@ -200,6 +209,7 @@ static bool goes_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
 	/* UC waits for no receiver, so its buffer cannot. */
 	return wqe->length_bytes > SEND_STAGED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
 	       qp->type == IBV_QPT_RC && nupa_channel_can_pull(qp->channel) && !qp->engine->trace &&
+	       !(unlikely(qp->rated) && wqe->length_bytes > nupa_pace_piece_bytes(qp)) &&
 	       !(unlikely(qp->engine->dmabufs) && is_of_dmabuf(qp, wqe));
 }
 
@@ -248,8 +258,11 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	if (!nupa_is_response_op(wqe->opcode)) {
 		if (qp->reads_outstanding)
 			return false;
-		if (!wqe->moved_bytes)
+		if (!wqe->moved_bytes ||
+		    !wqe->by_message) { /* pieces that went directly do not count */
+			wqe->moved_bytes = 0;
 			wqe->first_psn = qp->next_psn;
+		}
 		if (!send_parts(qp, wqe, spans, n_spans, NUPA_OP_WRITE))
 			return false;
 		issued(qp, wqe, qp->type == IBV_QPT_UC ? NUPA_WQE_DONE : NUPA_WQE_SENT);
@@ -262,7 +275,7 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	if (wqe->opcode == IBV_WR_ATOMIC_WRITE &&
 	    nupa_spans_copy(spans, n_spans, 0, &value, sizeof(value), false))
 		return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
-	msg = reserve(qp, 0, NULL);
+	msg = reserve(qp, 0, 0, NULL);
 	if (!msg)
 		return false;
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
@@ -290,7 +303,6 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 {
 	bool oldest = qp->sq.acked == index;
-	bool started = wqe->moved_bytes != 0; /* in parts: has to go on so */
 	bool with_imm = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans;
@@ -299,7 +311,7 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 
 	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
-	if (!started && !wqe->data_placed && !wqe->by_message && !qp->xrc &&
+	if (!wqe->data_placed && !wqe->by_message && !qp->xrc &&
 	    nupa_channel_may_direct(qp->engine, qp->channel, wqe->opcode)) {
 		/* IBTA 10.8.3: what stands before it has to be executed first. */
 		if (!oldest)
@@ -311,7 +323,9 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 			return ask_responder(qp, wqe, spans, n_spans);
 		if (unlikely(qp->engine->trace & NUPA_TRACE_MOVES))
 			begun_ns = qp->engine->now_ns();
-		result = nupa_mover_direct(qp->engine, qp, wqe, spans, n_spans);
+		result = unlikely(qp->rated) ? nupa_pace_direct(qp, wqe, spans, n_spans)
+					     : nupa_mover_direct(qp->engine, qp, wqe, spans,
+								 n_spans, 0, wqe->length_bytes);
 	}
 	switch (result) {
 	case NUPA_DIRECT_DONE:
@@ -335,6 +349,8 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 		return true;
 	case NUPA_DIRECT_LOCAL_FAULT:
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
+	case NUPA_DIRECT_WAITS:
+		return false;
 	case NUPA_DIRECT_REMOTE_FAULT:
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_REM_OP_ERR);
 	}
@@ -452,7 +468,7 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 	dma_bytes = wqe->length_bytes <= NUPA_UD_INLINE_BYTES ? 0 : wqe->length_bytes;
 	qp->channel = channel;
 	qp->dest_qpn = wqe->dest_qpn;
-	msg = reserve(qp, dma_bytes, &payload);
+	msg = reserve(qp, wqe->length_bytes, dma_bytes, &payload);
 	if (unlikely(!msg)) {
 		if (!qp->gave_up)
 			return false;

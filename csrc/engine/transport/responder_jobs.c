@@ -80,7 +80,7 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 			return;
 		}
 		msg = nupa_responder_reserve(qp->engine, channel, chunk, &payload);
-		if (!msg)
+		if (!msg || (unlikely(qp->rated) && !nupa_pace_answer(qp, chunk)))
 			return;
 		msg->op = job->is_atomic ? NUPA_OP_ATOMIC_RESP : NUPA_OP_READ_RESP;
 		msg->flags = chunk ? NUPA_F_DMA : 0;

@@ -6,6 +6,7 @@
  * stopped, or it takes nothing for PATIENCE_NS.  Until it takes a message again, messages without
  * room are lost at once.  An adapter would fill the receives of a stopped process, and lose later
  * messages; here the ring stands for the receives. */
+#include "engine/rate/rate.h"
 #include "engine/transport/sq.h"
 
 /* How soon a peer QP that was not ready is asked again: doubled each time. */
@@ -69,6 +70,13 @@ bool nupa_sq_wait_over(struct nupa_qp *qp)
 		return true;
 	}
 	now_ns = qp->engine->now_ns();
+	if (qp->wait == NUPA_WAIT_RATE) { /* not for the peer: its deadline stays */
+		if (now_ns + NUPA_RATE_AHEAD_NS < qp->wait_until_ns)
+			return false;
+		qp->wait = NUPA_WAIT_NONE;
+		nupa_list_del(&qp->wait_link);
+		return true;
+	}
 	if (qp->wait_deadline_ns && now_ns >= qp->wait_deadline_ns) {
 		if (qp->wait == NUPA_WAIT_PATH && qp->channel)
 			qp->channel->flow->xmit_discards++;
@@ -108,7 +116,7 @@ void nupa_sq_made_progress(struct nupa_qp *qp)
 	qp->psn_retries_left = qp->attr.retry_cnt;
 	qp->steady_tx = qp->type == IBV_QPT_RC && !qp->xrc && qp->state == IBV_QPS_RTS &&
 			qp->channel && qp->channel->rx_open && !qp->channel->broken &&
-			!qp->channel->faulty;
+			!qp->channel->faulty && !qp->rated;
 	qp->went_back = false;
 	if (unlikely(qp->retrying))
 		nupa_retry_progress(qp);

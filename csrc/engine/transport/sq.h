@@ -93,6 +93,10 @@ uint64_t nupa_retry_oldest(struct nupa_qp *qp);
 struct nupa_wqe *nupa_requester_awaited(struct nupa_qp *qp, uint32_t psn);
 bool nupa_sq_fail_in_turn(struct nupa_qp *qp, uint64_t index, enum ibv_wc_status status);
 
+/* pace.c: moves a request with a rate directly, piece by piece, as far as it may go now. */
+enum nupa_direct nupa_pace_direct(struct nupa_qp *qp, struct nupa_wqe *wqe,
+				  const struct nupa_span *spans, uint32_t n_spans);
+
 /* A peer that takes nothing, as its senders see it: */
 /* UC, UD: what is sent to this QP now would find it without a receive (backlog.c). */
 static inline bool nupa_stall_backlogged(const struct nupa_channel *channel, uint32_t qpn)

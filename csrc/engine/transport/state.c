@@ -47,6 +47,7 @@ void nupa_qp_publish(struct nupa_qp *qp)
 {
 	struct nupa_qp_entry *entry = qp->entry;
 
+	nupa_pace_look(qp);
 	nupa_qp_unsettle(qp);
 	nupa_store_relaxed(&entry->state, (uint8_t)IBV_QPS_RESET);
 	__atomic_thread_fence(__ATOMIC_RELEASE); /* before any of what follows */

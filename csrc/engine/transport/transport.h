@@ -41,13 +41,29 @@ static inline struct nupa_cqe *nupa_cq_reserve(struct nupa_cq *cq, struct nupa_q
 	return &cq->ring[cq->tail & cq->mask];
 }
 
+/* pace.c: rates */
+/* Takes over the table of rates, and looks up those of all QPs. */
+void nupa_pace_follow(struct nupa_engine *engine);
+/* Looks up the rates of a QP that has changed. */
+void nupa_pace_look(struct nupa_qp *qp);
+uint32_t nupa_pace_piece_bytes(const struct nupa_qp *qp);
+/* Whether a request of so many bytes may go now; false: the QP waits until it may. */
+bool nupa_pace_request(struct nupa_qp *qp, uint64_t bytes);
+/* The same for part of a response; false: it is asked again. */
+bool nupa_pace_answer(struct nupa_qp *qp, uint64_t bytes);
+/* When the first of the QPs that wait may go on, if all that wait do so for their rates; else 0. */
+uint64_t nupa_pace_idle_until_ns(const struct nupa_engine *engine);
+
 /* How much of a message or response goes at once.  By a path with faults, where each packet has its
- * own fate, as much as a packet carries. */
+ * own fate, as much as a packet carries; with a rate, as much as that allows in half a millisecond.
+ */
 static inline uint32_t nupa_part_bytes(const struct nupa_qp *qp)
 {
 	uint32_t most = nupa_dma_payload_max(qp->channel->tx.dma_bytes);
 	uint32_t mtu_bytes = nupa_qp_mtu_bytes(qp);
 
+	if (unlikely(qp->rated) && nupa_pace_piece_bytes(qp) < most)
+		most = nupa_pace_piece_bytes(qp);
 	return unlikely(qp->channel->faulty) && mtu_bytes < most ? mtu_bytes : most;
 }
 

@@ -116,6 +116,12 @@ uint64_t nupa_group_flows_off(const struct nupa_superblock *sb)
 			NUPA_CACHE_LINE_BYTES);
 }
 
+uint64_t nupa_rates_off(const struct nupa_superblock *sb)
+{
+	return round_up(nupa_group_flows_off(sb) + sb->n_ports * sizeof(struct nupa_group_flow),
+			NUPA_CACHE_LINE_BYTES);
+}
+
 uint64_t nupa_cm_table_off(const struct nupa_superblock *sb, uint32_t host)
 {
 	return sb->pool_off + sb->pool_bytes + host * NUPA_CM_TABLE_BYTES;
@@ -182,9 +188,8 @@ static void lay_out(struct nupa_superblock *sb)
 	sb->slots_off = round_up(sb->controls_off + sb->n_hosts * sizeof(struct nupa_host_control),
 				 NUPA_PAGE_BYTES);
 	sb->extents_off = sb->slots_off + sb->n_slots * sizeof(struct nupa_slot);
-	sb->arenas_off =
-	    round_up(nupa_group_flows_off(sb) + sb->n_ports * sizeof(struct nupa_group_flow),
-		     NUPA_PAGE_BYTES);
+	sb->arenas_off = round_up(
+	    nupa_rates_off(sb) + NUPA_RATES_MAX * sizeof(struct nupa_rate_entry), NUPA_PAGE_BYTES);
 	sb->arena_bytes = arena.rings_off + sb->n_slots * arena.ring_stride;
 	sb->pool_off =
 	    round_up(sb->arenas_off + (sb->n_slots - 1) * sb->arena_bytes, sb->extent_bytes);

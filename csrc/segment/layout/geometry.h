@@ -33,6 +33,8 @@ uint64_t nupa_cm_backed_off(const struct nupa_superblock *sb);
 uint64_t nupa_cm_table_off(const struct nupa_superblock *sb, uint32_t host);
 /* Group flows, by port: behind those words. */
 uint64_t nupa_group_flows_off(const struct nupa_superblock *sb);
+/* The table of rates: behind those, before the arenas. */
+uint64_t nupa_rates_off(const struct nupa_superblock *sb);
 /* The table of regions, and how many places it has. */
 uint64_t nupa_regions_off(const struct nupa_superblock *sb);
 uint64_t nupa_regions_bytes(const struct nupa_superblock *sb);

@@ -2,7 +2,8 @@
  * The shared segment: what every process of a fabric sees.
  *
  *   superblock, watchers, faults | hosts | ports | routes | controls | slots | pool extents |
- *   past flows | past hw counters | group flows | arena 1..n | pool | bound ports | regions | control
+ *   past flows | past hw counters | group flows | rates | arena 1..n | pool | bound ports |
+ *   regions | control
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds everything that attachment
  * publishes: QP and MR tables, flow counters, what only lookers-on read (resource_layout.h), and a
@@ -226,6 +227,8 @@ struct nupa_superblock {
 	/* 1 << enum nupa_quota_kind: any tenant has such a quota.  Writer: who holds the control
 	 * lock. */
 	uint32_t quotas;
+	/* Bumped (fetch_add) after a rate was set.  Writer: who holds the control lock. */
+	uint32_t rate_epoch;
 
 	NUPA_LINE_ALIGNED struct nupa_watcher watchers[NUPA_WATCHERS_MAX];
 	struct nupa_fault_entry faults[NUPA_FAULTS_MAX];
@@ -294,8 +297,9 @@ struct nupa_slot {
 
 	/* Line 4: MACHINES: counts while its owner lives (beat.c). */
 	NUPA_LINE_ALIGNED uint32_t heartbeat;
-	uint32_t doorbell; /* owner: its number among those who ring, + 1; 0: it has none */
-	uint32_t asleep;   /* owner: which of its sleeps this is; 0: it is awake (bell.h) */
+	uint32_t doorbell;  /* owner: its number among those who ring, + 1; 0: it has none */
+	uint32_t asleep;    /* owner: which of its sleeps this is; 0: it is awake (bell.h) */
+	uint32_t rate_seen; /* owner: the rate_epoch that it goes by */
 
 	/* Owner: contact[s] is the epoch of slot s when this one opened its ring to it; with
 	 * NUPA_CONTACT_CLOSED: when it closed it for good. */
@@ -367,6 +371,32 @@ struct nupa_group_flow {
 	uint64_t bytes, packets;
 };
 NUPA_ASSERT_SIZE(struct nupa_group_flow, 16);
+
+/* cffi: begin */
+/* All that a rate holds for. */
+enum nupa_rate_scope {
+	NUPA_RATE_TENANT = 1, /* what the hosts of a tenant send, together */
+	NUPA_RATE_PARTITION,  /* what is sent by a P_Key, together */
+	NUPA_RATE_MEMBER,     /* what a host sends by a P_Key */
+	NUPA_RATE_SCOPES,
+};
+/* cffi: end */
+
+/* A rate, and how far it is used up (rate.h).  Writer: the holder of the control lock, unless a
+ * field says otherwise. */
+struct nupa_rate_entry {
+	NUPA_LINE_ALIGNED uint32_t scope; /* enum nupa_rate_scope; 0: free.  Stored last */
+	uint32_t tenant;                  /* TENANT */
+	uint32_t host;                    /* MEMBER */
+	uint32_t pkey;                    /* PARTITION, MEMBER: 15 bits */
+	uint64_t bytes_per_s;
+	uint64_t free_at; /* CAS: when all that is booked has gone, in units of rate.h */
+	uint64_t bytes;   /* fetch_add: booked, ever */
+	uint64_t idle_ns; /* fetch_add: time in which less was asked for */
+	uint64_t pad;
+};
+NUPA_ASSERT_SIZE(struct nupa_rate_entry, 64);
+#define NUPA_RATES_MAX 256u
 
 /* cffi: begin */
 /* Counts of messages dropped, repeated or invalid; names as in the kernel's hw_counters

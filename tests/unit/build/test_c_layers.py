@@ -28,6 +28,7 @@ LAYERS = (
     "region/group",
     "engine/promote",
     "engine/core",
+    "engine/rate",
     "engine/channel",
     "engine/memory",
     "engine/trace",
