@@ -279,6 +279,16 @@ class Segment:
             )
         check(rc, "cannot wait for windows")
 
+    def is_ready(self, host: int) -> bool:
+        """Tells whether a new process may attach to a host."""
+        return bool(lib.nupa_host_state_of(self.handle, host) == lib.NUPA_HOST_READY)
+
+    def check_ready(self, host: int) -> None:
+        """Raises LocalError (EHOSTDOWN) for a host to which no process may attach."""
+        why = ffi.new("char[]", WHY_BYTES)
+        rc = lib.nupa_host_admits(self.handle, host, why, WHY_BYTES)
+        check(rc, "no program can run there", text(why))
+
     def reap(self) -> int:
         """Frees the slots of dead processes; returns how many."""
         return check(lib.nupa_fabric_reap(self.handle), "cannot reap")

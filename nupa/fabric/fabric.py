@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from nupa.fabric.fault import Fault, FaultEntry
     from nupa.fabric.faulty import FabricPort
     from nupa.fabric.host import FabricHost
+    from nupa.fabric.tenants.accelerators import Accelerators
     from nupa.fabric.tenants.event import Events
     from nupa.fabric.tenants.partition import Partitions
     from nupa.fabric.tenants.tenant import Tenants
     from nupa.memory.group import Group
     from nupa.memory.pool import Pool, PoolMemory
+    from nupa.topology.admission import Admission
     from nupa.topology.topology import Topology
 
 
@@ -62,6 +64,9 @@ class Fabric(OpenFabric):
         self._named = False
         self._topology: Topology | None = topology
         self._switch: Any = None
+        #: The admission policy of a fabric without a name: nupa.fabric.tenants.policy.
+        self.own_admission: Admission | None = None
+        self._declare(topology)
 
     @classmethod
     def _of(cls, segment: Segment, topology: Topology | None = None) -> Fabric:
@@ -70,7 +75,27 @@ class Fabric(OpenFabric):
         fabric._named = True
         fabric._topology = topology
         fabric._switch = None
+        fabric.own_admission = None
         return fabric
+
+    def _declare(self, topology: Topology) -> None:
+        """Makes the tenants and the rest that *topology* declares; the caller has the control lock.
+
+        On an error the fabric is closed.
+        """
+        if not topology.declares:
+            return
+        from nupa.fabric.tenants.declared import declare
+
+        # Each change would take the lock, which is held.
+        named, self._named = self._named, False
+        try:
+            declare(self, topology)
+        except BaseException:
+            self._segment.close()
+            raise
+        finally:
+            self._named = named
 
     @classmethod
     def create(cls, name: str, topology: Topology, *, auto: bool = False) -> Fabric:
@@ -97,7 +122,14 @@ class Fabric(OpenFabric):
         registry.remove_shown(path)
         segment = Segment.create(path, name, topology, auto)
         registry.use(segment)
-        return cls._of(segment, topology)
+        fabric = cls._of(segment, topology)
+        try:
+            fabric._declare(topology)
+        except BaseException:
+            registry.remove(path)
+            registry.remove_shown(path)
+            raise
+        return fabric
 
     @classmethod
     def open(cls, name: str | None = None) -> Fabric:
@@ -131,7 +163,8 @@ class Fabric(OpenFabric):
 
         name None: as for open(); if none is up, *default()* is made and goes with its last user.
         host: a name or index; None: the host that *own* returns,
-        else the host with the fewest programs, the first of equals.
+        else the host that is ready and has the fewest programs, the first of equals.
+        LocalError: the host is not ready (EHOSTDOWN).
         """
         with registry.control_lock():
             fabric, _ = cls._open_or_create_locked(name, default, auto=True)
@@ -139,6 +172,7 @@ class Fabric(OpenFabric):
                 if host is None and own is not None:
                     host = own(fabric)
                 chosen = fabric.host(host) if host is not None else fabric._quietest_host()
+                fabric._segment.check_ready(chosen.index)
                 users.take_lease(fabric._segment, chosen.index)
             except BaseException:
                 # Not fabric.close(): that takes the control lock, which we hold.
@@ -206,14 +240,20 @@ class Fabric(OpenFabric):
         return FabricHost.of(self, super().host(which))
 
     def _quietest_host(self) -> HostInfo:
-        """Returns the host with the fewest programs, attached or leased for, whichever are more."""
+        """Returns the host with the fewest programs, attached or leased for, whichever are more.
+
+        Hosts that are not ready are the last choice, which is refused then.
+        """
         self._segment.reap()
         attached = [0] * len(self.hosts)
         for slot in self._segment.slots():
             attached[slot.host] += not slot.net_queue
         return min(
             self.hosts,
-            key=lambda host: max(attached[host.index], users.leases(self._segment, host.index)),
+            key=lambda host: (
+                not self._segment.is_ready(host.index),
+                max(attached[host.index], users.leases(self._segment, host.index)),
+            ),
         )
 
     def lease_net(self, host: HostInfo) -> None:
@@ -345,6 +385,13 @@ class Fabric(OpenFabric):
         from nupa.fabric.tenants.event import Events
 
         return Events(self)
+
+    @property
+    def accelerators(self) -> Accelerators:
+        """The controller of its UALink pod: partitions are virtual pods."""
+        from nupa.fabric.tenants.accelerators import Accelerators
+
+        return Accelerators(self)
 
     def set_host_state(self, host: str | int, state: str) -> None:
         """Sets a host's state: "ready", "absent", "onboarding", "draining" or "failed".

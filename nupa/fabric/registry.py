@@ -237,14 +237,21 @@ def remove(path: str) -> None:
 
 def remove_shown(path: str) -> None:
     """Removes what belongs to the segment at *path*: files shown to programs (csrc/shim/tree.c),
-    and the socket of a dead fabric manager (nupa/cxl/fm/server/server.py)."""
+    the socket of a dead fabric manager (nupa/cxl/fm/server/server.py), the admission policy."""
     head, name = os.path.split(path)
     remove(os.path.join(head, f".{name}.fm"))
+    remove(os.path.join(head, policy_name(name)))
     shown = os.path.join(head, f".{name}.files")
     if os.path.lexists(shown):
         import shutil  # takes 10 ms
 
         shutil.rmtree(shown, ignore_errors=True)
+
+
+def policy_name(name: str) -> str:
+    """Returns the name of the file that has the admission policy (nupa/fabric/tenants/policy.py),
+    beside a segment of that file name."""
+    return f".{name}.admission"
 
 
 def use(segment: Segment) -> None:

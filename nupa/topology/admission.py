@@ -24,15 +24,16 @@ class AdmissionRule(NamedTuple):
     """A rule: the newcomers that it is about, and its requirements.
 
     *kinds*: of MEMBER_KINDS, empty: all.  *allow*: patterns of names.  *require*: a property's
-    value, `min_` and `max_` of a number.  *patterns*: a property, and patterns of which its value
-    matches one (vendor, serial).  *tenant*, *partitions*: of those that are admitted.
+    value, `min_` and `max_` of a number.  *vendor*, *serial*: patterns, of which the newcomer's
+    matches one.  *tenant*, *partitions*: of those that are admitted.
     """
 
     name: str
     kinds: tuple[str, ...] = ()
     allow: tuple[str, ...] = ("*",)
     require: tuple[tuple[str, str], ...] = ()
-    patterns: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    vendor: tuple[str, ...] = ()
+    serial: tuple[str, ...] = ()
     tenant: str = ""
     partitions: tuple[str, ...] = ()
 
@@ -50,8 +51,10 @@ class AdmissionRule(NamedTuple):
                 return f"{key.removeprefix(bound)} is not known, {key} = {wanted} is required"
             if not _meets(bound, found, wanted):
                 return f"{key.removeprefix(bound)} is {found}, {key} = {wanted} is required"
-        for key, patterns in self.patterns:
+        for key, patterns in (("vendor", self.vendor), ("serial", self.serial)):
             found = facts.get(key)
+            if not patterns:
+                continue
             if found is None or not any(fnmatchcase(str(found), each) for each in patterns):
                 said = "not known" if found is None else str(found)
                 return f"{key} is {said}, one of {', '.join(patterns)} is required"

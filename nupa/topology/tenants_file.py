@@ -110,13 +110,13 @@ def load_admission(path: Path) -> Admission:
 
 def _rule(table: Table) -> AdmissionRule:
     kind = table.text("kind")
-    patterns = {key: tuple(_texts(table, key)) for key in ("vendor", "serial")}
     found = AdmissionRule(
         table.text("name", required=True),
         (kind,) if kind else (),
         tuple(_texts(table, "allow")) or ("*",),
         tuple(_required(table).items()),
-        tuple((key, each) for key, each in patterns.items() if each),
+        tuple(_texts(table, "vendor")),
+        tuple(_texts(table, "serial")),
         table.text("tenant"),
         tuple(_texts(table, "partitions")),
     )

@@ -8,14 +8,13 @@
 /* cffi: begin */
 /* What the control plane says of a host; NUPA_HOST_FAILED for a state that is unknown here. */
 enum nupa_host_state nupa_host_state_of(const struct nupa_fabric *fabric, uint32_t host);
+/* 0: a new process may attach.  -EHOSTDOWN: the host is not ready; *why* names the command that
+ * changes that. */
+int nupa_host_admits(const struct nupa_fabric *fabric, uint32_t host, char *why, size_t why_bytes);
 /* cffi: end */
 
 /* Whether a process that is on a host already may open its device again: unless the host has left
  * the fabric. */
 bool nupa_host_keeps(const struct nupa_fabric *fabric, uint32_t host);
-
-/* 0: a new process may attach.  -EHOSTDOWN: the host is not ready; *why* names the command that
- * changes that. */
-int nupa_host_admits(const struct nupa_fabric *fabric, uint32_t host, char *why, size_t why_bytes);
 
 #endif
