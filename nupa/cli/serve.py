@@ -30,6 +30,7 @@ examples:
   nupa serve                                     at http://127.0.0.1:8000, to look at
   nupa serve rack --allow-changes                the fabric `rack`; Redfish requests change it
   nupa serve --unix /run/user/1000/nupa.sock     curl --unix-socket PATH http://localhost/redfish/v1
+  nupa serve --sysfs /tmp/lab                    and files for node_exporter --path.sysfs=/tmp/lab
   nupa serve --listen 0.0.0.0:8443 --password-file secret --tls-cert c.pem --tls-key k.pem
 """
 _DEFAULT = "127.0.0.1:8000"
@@ -62,6 +63,11 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--allow-changes", action="store_true", help="let requests change the fabric"
     )
+    parser.add_argument(
+        "--sysfs",
+        metavar="DIR",
+        help="keep DIR/class/infiniband for node_exporter --path.sysfs=DIR, a device for each host",
+    )
 
 
 def _place(text: str) -> tuple[str, int]:
@@ -80,24 +86,33 @@ def _place(text: str) -> tuple[str, int]:
 
 
 def run(args: argparse.Namespace) -> int:
+    from contextlib import ExitStack
+    from pathlib import Path
+
     from nupa.fabric import Fabric
 
     if (args.tls_cert is None) != (args.tls_key is None):
         args.parser.error("--tls-cert and --tls-key belong together: give both")
     try:
         import cryptography  # noqa: F401
+        import prometheus_client  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
         return fail(f"serve needs {error.name}, which is not installed: `pip install nupa[serve]`")
     from nupa.serve.server import HttpServer
     from nupa.serve.service import Options, Service
+    from nupa.serve.sysfs import kept
 
     place, tls = _where(args)
     # It is not kept up: the server goes on while the fabric is taken down and made again.
     with Fabric.open(args.fabric) as fabric:
         name = fabric.name
-    with Service(name, Options(allow_changes=args.allow_changes, login=args.login)) as service:
+    with ExitStack() as stack:
+        options = Options(allow_changes=args.allow_changes, login=args.login)
+        service = stack.enter_context(Service(name, options))
+        if args.sysfs is not None:
+            stack.enter_context(kept(Path(args.sysfs), service.snapshots))
         made = _add_account(service, args)
         from nupa.serve.app import make_app
 

@@ -71,6 +71,7 @@ class PortInfo(NamedTuple):
     nominal_mbps: int  # of all lanes, as InfiniBand's next lower rate; nothing enforces it
     state: str  # "ACTIVE" or "DOWN"
     link_downed: int
+    rate: str  # that rate as the kernel names it: "100 Gb/sec (4X EDR)"
 
 
 class SlotInfo(NamedTuple):
@@ -240,6 +241,7 @@ class Segment:
 
     def _port(self, index: int) -> PortInfo:
         port = lib.nupa_fabric_port(self.handle, index)
+        rate = lib.nupa_port_rate(port)
         return PortInfo(
             name=text(port.name),
             index=index,
@@ -249,9 +251,10 @@ class Segment:
             number=port.number,
             width_lanes=port.width_lanes,
             speed_mtps=port.speed_mtps,
-            nominal_mbps=lib.nupa_port_rate(port).mbps,
+            nominal_mbps=rate.mbps,
             state=_PORT_STATES.get(port.state, "DOWN"),
             link_downed=port.link_downed,
+            rate=f"{rate.mbps / 1000:g} Gb/sec ({rate.lanes}X {text(rate.name)})",
         )
 
     def route(self, src: int, dst: int) -> tuple[int, ...]:

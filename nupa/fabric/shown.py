@@ -60,6 +60,7 @@ def show(fabric: Fabric, segment: Segment, *, lists: bool = True) -> dict[str, A
                 "width": f"x{port.width_lanes}",
                 "speed": speed_name(port.speed_mtps),
                 "nominal_gbps": port.nominal_mbps / 1000,
+                "rate": port.rate,
                 "counters": counters[port.index],
             }
             for port in ports

@@ -102,13 +102,13 @@ class Snapshots(Closing):
         follower = self._join(lists, ready.set)
         try:
             while True:
-                ready.wait()
-                ready.clear()
-                found = follower.get()
-                if found is not None:
+                if (found := follower.get()) is not None:
                     yield found
                 elif self._closed:
                     return
+                else:
+                    ready.wait()
+                    ready.clear()
         finally:
             self._leave(follower)
 
@@ -123,13 +123,13 @@ class Snapshots(Closing):
         follower = self._join(lists, wake)
         try:
             while True:
-                await ready.wait()
-                ready.clear()
-                found = follower.get()
-                if found is not None:
+                if (found := follower.get()) is not None:
                     yield found
                 elif self._closed:
                     return
+                else:
+                    await ready.wait()
+                    ready.clear()
         finally:
             self._leave(follower)
 

@@ -151,12 +151,17 @@ class Program(Closing):
 
     def has_said(self, text: str) -> bool:
         """Returns whether *text* is in its output so far, of stdout or stderr."""
+        return any(text in output for output in self.said())
+
+    def said(self) -> tuple[str, str]:
+        """Returns its output so far, of stdout and stderr."""
+        found = []
         for file in (self._stdout, self._stderr):
             # pread: the file's offset is shared with the program, which writes there.
             descriptor = file.fileno()
-            if text.encode() in os.pread(descriptor, os.fstat(descriptor).st_size, 0):
-                return True
-        return False
+            output = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+            found.append(output.decode(errors="replace"))
+        return found[0], found[1]
 
     def wait_said(self, text: str, deadline_s: float) -> None:
         """Waits until it has written *text*.  ProgramError: it ended first, or was too slow."""

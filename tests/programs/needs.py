@@ -13,12 +13,13 @@ from nupa.fabric import NupaError
 from nupa.netdev import interface, keeper
 
 #: Packages that .ci/setup unpacks, as they would start a server if they were installed.
-UNPACKED = Path(__file__).parents[2] / "build" / "unpacked" / "usr" / "sbin"
+UNPACKED = Path(__file__).parents[2] / "build" / "unpacked" / "usr"
 
 
 def needs(program: str, package: str) -> str:
     """Returns the path of *program*; skips where it is missing, naming its Debian *package*."""
-    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:{UNPACKED}")
+    path = [os.environ.get("PATH", ""), "/usr/sbin", f"{UNPACKED}/sbin", f"{UNPACKED}/bin"]
+    found = shutil.which(program, path=":".join(path))
     if found is None:
         pytest.skip(f"there is no {program} here: Debian's package {package} has it")
     return found

@@ -151,3 +151,13 @@ def test_an_event_loop_can_follow() -> None:
     found = asyncio.run(follow(Snapshots("live", 0.01)))
     assert len(found) >= 3
     assert not any(snapshot.error for snapshot in found)
+
+
+@pytest.mark.usefixtures("up")
+def test_a_follower_that_is_behind_ends_too() -> None:
+    snapshots = Snapshots("live", 3600)
+    follower = snapshots.follow()
+    next(follower)
+    latest = snapshots.tick()
+    snapshots.close()
+    assert list(follower) == [latest]
