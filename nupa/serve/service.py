@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from starlette.requests import HTTPConnection
 
+#: Seconds between snapshots while somebody follows them: the page shows two a second.
+SNAPSHOT_S = 0.5
+
 
 @dataclass(frozen=True)
 class Options:
@@ -47,7 +50,7 @@ class Service(Closing):
     ) -> None:
         self.name = name
         self.options = options or Options()
-        self.snapshots = snapshots or Snapshots(name)
+        self.snapshots = snapshots or Snapshots(name, SNAPSHOT_S)
         self.accounts = accounts or Accounts()
         self._change_lock = threading.Lock()
 

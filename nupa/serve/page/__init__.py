@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The web page and its stream of updates.
 
-Knows what a browser draws; never how it is measured.
+Knows what a browser draws, from snapshots and short captures; never how state is kept, nor Redfish.
 """

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The state of the page: a snapshot, and what is looked up in it by name.
+
+import { faultsByPort } from "./links.js";
+import { portRates } from "./rates.js";
+
+const COLOURS = 8;
+
+/** Returns the state of a snapshot; devices: of the drawing, by id. */
+export function stateOf(snapshot, devices = new Map()) {
+  const tenants = snapshot.tenants.map((tenant) => tenant.name);
+  return {
+    snapshot,
+    devices,
+    rates: portRates(snapshot),
+    hosts: new Map(snapshot.hosts.map((host) => [host.name, host])),
+    ports: new Map(snapshot.ports.map((port) => [port.name, port])),
+    faults: faultsByPort(snapshot),
+    tenants: new Map(tenants.map((name, at) => [name, at % COLOURS])),
+  };
+}
+
+/** Returns the numbers of the page's head. */
+export function summary(state) {
+  const { snapshot, ports } = state;
+  const down = snapshot.ports.filter(
+    (port) => port.name < port.peer && !(port.state === "ACTIVE" && ports.get(port.peer)?.state === "ACTIVE"),
+  );
+  let traffic = 0;
+  for (const host of snapshot.hosts) traffic += state.rates.get(host.port)?.tx ?? 0;
+  return {
+    hosts: snapshot.totals.hosts,
+    links: snapshot.totals.ports / 2,
+    down: down.length,
+    qps: snapshot.totals.qps,
+    mrs: snapshot.totals.mrs,
+    faults: snapshot.faults.filter((fault) => !fault.ended).length,
+    traffic,
+  };
+}

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The page of `nupa serve` in Debian's Chromium."""
