@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Changes by the page: ports and faults.  RefusedRequest unless the server was started with them allowed,
+"""Changes by the page: ports and faults.  Refused unless the server was started with them allowed,
 and the request is the page's own."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OPTIONS = ("probability", "count", "after", "duration", "rate", "seed", "for")
 _WHOLE = ("count", "after", "seed")
 
 
-class RefusedRequest(Exception):  # noqa: N818  # an answer, not a failure
+class Refusal(Exception):  # noqa: N818  # an answer, not a failure
     """A request that is not done: HTTP status, code and text."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -39,18 +39,18 @@ class RefusedRequest(Exception):  # noqa: N818  # an answer, not a failure
 
 
 def check_own(request: Request) -> None:
-    """Raises RefusedRequest unless the page itself sends the request.
+    """Raises Refused unless the page itself sends the request.
 
     A script of another site cannot send the header, and its Origin is another.  Names that resolve
     to this machine by a trick are refused before, by nupa.serve.access.guard.
     """
     if request.headers.get(HEADER) != "1":
-        raise RefusedRequest(403, "header_missing", f"send the header {HEADER}: 1 with the request")
+        raise Refusal(403, "header_missing", f"send the header {HEADER}: 1 with the request")
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     if origin is not None and urlsplit(origin).netloc != host:
-        raise RefusedRequest(403, "other_origin", f"{origin} is not the origin of this page, {host}")
+        raise Refusal(403, "other_origin", f"{origin} is not the origin of this page, {host}")
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise RefusedRequest(403, "other_origin", "the request comes from a page of another site")
+        raise Refusal(403, "other_origin", "the request comes from a page of another site")
 
 
 class Changes:
@@ -79,25 +79,25 @@ class Changes:
             check_own(request)
             body = await _body(request) if request.method == "POST" else {}
             return await asyncio.to_thread(act, request, body)
-        except RefusedRequest as refused:
+        except Refusal as refused:
             return refused.answer()
         except LocalError as error:
-            return RefusedRequest(400, "invalid", str(error)).answer()
+            return Refusal(400, "invalid", str(error)).answer()
         except NupaError as error:
-            return RefusedRequest(409, "failed", str(error)).answer()
+            return Refusal(409, "failed", str(error)).answer()
 
     def _check_allowed(self, request: Request) -> None:
         if not self._service.options.allow_changes:
             message = "changes are not allowed: start `nupa serve` with --allow-changes"
-            raise RefusedRequest(403, "changes_not_allowed", message)
+            raise Refusal(403, "changes_not_allowed", message)
         if not self._service.may_change(request):
             message = "this account may only read: log in as one that may change the fabric"
-            raise RefusedRequest(403, "account_may_not", message)
+            raise Refusal(403, "account_may_not", message)
 
     def _set_port(self, _request: Request, body: dict[str, Any]) -> Response:
         port, up = body.get("port"), body.get("up")
         if not isinstance(port, str) or not isinstance(up, bool):
-            raise RefusedRequest(400, "invalid", "give port, a name, and up, true or false")
+            raise Refusal(400, "invalid", "give port, a name, and up, true or false")
         with self._service.changing() as fabric:
             fabric.set_port(port, up)
         return JSONResponse({"port": port, "up": up}, headers=HEADERS)
@@ -107,7 +107,7 @@ class Changes:
 
         port, kind, options = body.get("port"), body.get("kind"), body.get("options", {})
         if not (isinstance(port, str) and isinstance(kind, str) and isinstance(options, dict)):
-            raise RefusedRequest(400, "invalid", "give port and kind, names, and options, an object")
+            raise Refusal(400, "invalid", "give port and kind, names, and options, an object")
         fault = Fault(kind, **_options(options))
         with self._service.changing() as fabric:
             entry = fabric.add_fault(port, fault)
@@ -117,38 +117,38 @@ class Changes:
         number = int(request.path_params["number"])
         with self._service.changing() as fabric:
             if not fabric.clear_fault(number):
-                raise RefusedRequest(404, "no_fault", f"{fabric.name} has no fault {number}")
+                raise Refusal(404, "no_fault", f"{fabric.name} has no fault {number}")
         return Response(status_code=204, headers=HEADERS)
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns options as parameters of Fault.  RefusedRequest: one that is none."""
+    """Returns options as parameters of Fault.  Refusal: one that is none."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _OPTIONS or not isinstance(value, str | int | float):
-            raise RefusedRequest(400, "invalid", f"{name} is no option of a fault, or has no such value")
+            raise Refusal(400, "invalid", f"{name} is no option of a fault, or has no such value")
         if name in _WHOLE:
             try:
                 value = int(value)
             except ValueError:
-                raise RefusedRequest(400, "invalid", f"{name} is {value!r}: give a number") from None
+                raise Refusal(400, "invalid", f"{name} is {value!r}: give a number") from None
         found["for_" if name == "for" else name] = value
     return found
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Returns the object in the body.  RefusedRequest: too long, or no JSON object."""
+    """Returns the object in the body.  Refusal: too long, or no JSON object."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise RefusedRequest(415, "not_json", "send the change as application/json")
+        raise Refusal(415, "not_json", "send the change as application/json")
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > BODY_BYTES_MAX:
-            raise RefusedRequest(413, "too_long", f"a change has at most {BODY_BYTES_MAX} bytes")
+            raise Refusal(413, "too_long", f"a change has at most {BODY_BYTES_MAX} bytes")
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise RefusedRequest(400, "not_json", "the body is not a JSON object")
+        raise Refusal(400, "not_json", "the body is not a JSON object")
     return found
