@@ -29,6 +29,7 @@ HEADERS = (
     "segment/rate.h",
     "segment/slot/counters.h",
     "segment/control/pkey.h",
+    "segment/layout/rate_layout.h",
     "segment/control/rate.h",
     "segment/control/admit.h",
     "segment/layout/control_layout.h",

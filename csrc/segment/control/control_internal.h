@@ -16,8 +16,7 @@ bool nupa_tenant_row(const struct nupa_control *t, uint32_t index, struct nupa_t
 bool nupa_member_row(const struct nupa_fabric *fabric, const struct nupa_control *t, uint32_t index,
 		     struct nupa_member *out);
 /* Frees all rows of members of a partition. */
-void nupa_members_forget(const struct nupa_fabric *fabric, const struct nupa_control *t,
-			 uint32_t pkey);
+void nupa_members_forget(struct nupa_fabric *fabric, const struct nupa_control *t, uint32_t pkey);
 /* The host leaves all partitions: its table is that of a host in none. */
 int nupa_host_clear_pkeys(struct nupa_fabric *fabric, uint32_t host, char *why, size_t why_bytes);
 /* "host0", "accelerator 7", "device pool". */

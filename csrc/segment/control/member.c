@@ -5,6 +5,7 @@
 #include "segment/control/control_internal.h"
 #include "segment/control/event.h"
 #include "segment/control/pkey.h"
+#include "segment/control/rate.h"
 #include "segment/slot/slot.h"
 
 #include <errno.h>
@@ -25,9 +26,8 @@ const char *nupa_member_name(const struct nupa_member *member, char *text, size_
 
 static bool is_same(const struct nupa_member *a, const struct nupa_member *b)
 {
-	return a->kind == b->kind &&
-	       (a->kind == NUPA_MEMBER_DEVICE ? strcmp(a->name, b->name) == 0
-					      : a->index == b->index);
+	return a->kind == b->kind && (a->kind == NUPA_MEMBER_DEVICE ? strcmp(a->name, b->name) == 0
+								    : a->index == b->index);
 }
 
 /* --- rows -------------------------------------------------------------------------------- */
@@ -52,10 +52,16 @@ static void store_row(const struct nupa_control *t, uint32_t index, const struct
 	nupa_row_store(&t->members[index].stamp, &t->members[index].body, body, sizeof(*body));
 }
 
-static void free_row(const struct nupa_control *t, uint32_t index)
+/* With the rate of the member that it has. */
+static void free_row(struct nupa_fabric *fabric, const struct nupa_control *t, uint32_t index,
+		     const struct nupa_member *member)
 {
 	static const struct nupa_member none;
+	char why[128];
 
+	if (member->kind == NUPA_MEMBER_HOST)
+		(void)nupa_rate_set(fabric, NUPA_RATE_MEMBER, 0, member->index, member->pkey, 0,
+				    why, sizeof(why));
 	store_row(t, index, &none);
 }
 
@@ -83,14 +89,13 @@ static uint32_t row_for(const struct nupa_fabric *fabric, const struct nupa_cont
 	return own;
 }
 
-void nupa_members_forget(const struct nupa_fabric *fabric, const struct nupa_control *t,
-			 uint32_t pkey)
+void nupa_members_forget(struct nupa_fabric *fabric, const struct nupa_control *t, uint32_t pkey)
 {
 	struct nupa_member member;
 
 	for (uint32_t i = 0; i < t->n_members; i++)
 		if (nupa_member_row(fabric, t, i, &member) && member.pkey == pkey)
-			free_row(t, i);
+			free_row(fabric, t, i, &member);
 }
 
 /* --- P_Key tables -------------------------------------------------------------------------- */
@@ -171,7 +176,7 @@ int nupa_host_clear_pkeys(struct nupa_fabric *fabric, uint32_t host, char *why, 
 		for (uint32_t i = 0; i < t.n_members; i++)
 			if (nupa_member_row(fabric, &t, i, &member) &&
 			    member.kind == NUPA_MEMBER_HOST && member.index == host)
-				free_row(&t, i);
+				free_row(fabric, &t, i, &member);
 	return nupa_pkey_table_set(fabric, host, 0, empty, NUPA_PKEYS_MAX, why, why_bytes);
 }
 
@@ -213,9 +218,9 @@ static int check(struct nupa_fabric *fabric, const struct nupa_control *t,
 					  "a device is named by 1 to %u bytes",
 					  NUPA_NAME_BYTES - 1);
 	if (wish->kind != NUPA_MEMBER_HOST || wish->index >= fabric->geometry.n_hosts)
-		return nupa_explain(-EINVAL, why, why_bytes, "there is no host %u: fabric %s has %u",
-				    wish->index, nupa_fabric_name(fabric),
-				    fabric->geometry.n_hosts);
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "there is no host %u: fabric %s has %u", wish->index,
+				    nupa_fabric_name(fabric), fabric->geometry.n_hosts);
 	if (partition->tenant && nupa_host_tenant(fabric, wish->index) != partition->tenant)
 		return nupa_explain(-EPERM, why, why_bytes,
 				    "host %s is not of the tenant of partition %s: assign it first",
@@ -255,7 +260,10 @@ int nupa_member_join(struct nupa_fabric *fabric, const struct nupa_member *wish,
 	if (body.kind == NUPA_MEMBER_HOST) {
 		memcpy(body.name, fabric->hosts[body.index].name, sizeof(body.name));
 		was = entry_of(fabric, body.index, body.pkey) >= 0;
-		rc = enter(fabric, &body, keep_default, why, why_bytes);
+		rc = nupa_rate_set(fabric, NUPA_RATE_MEMBER, 0, body.index, body.pkey, body.rate,
+				   why, why_bytes);
+		if (!rc)
+			rc = enter(fabric, &body, keep_default, why, why_bytes);
 	}
 	if (rc)
 		return rc;
@@ -273,8 +281,7 @@ static int take_out(struct nupa_fabric *fabric, uint32_t host, uint32_t pkey, ch
 {
 	int rc = -ENOENT;
 
-	for (int at = entry_of(fabric, host, pkey); at >= 0;
-	     at = entry_of(fabric, host, pkey)) {
+	for (int at = entry_of(fabric, host, pkey); at >= 0; at = entry_of(fabric, host, pkey)) {
 		rc = set_entry(fabric, host, (uint32_t)at, 0, why, why_bytes);
 		if (rc)
 			return rc;
@@ -310,7 +317,7 @@ int nupa_member_leave(struct nupa_fabric *fabric, const struct nupa_member *memb
 	if (rc)
 		return rc;
 	if (row != UINT32_MAX)
-		free_row(&t, row);
+		free_row(fabric, &t, row, &found);
 	nupa_event_post(fabric, NUPA_SEVERITY_OK, "member.removed", partition.name,
 			"%s has left partition %s", name, partition.name);
 	return 0;

@@ -4,6 +4,7 @@
 #include "segment/control/control_internal.h"
 #include "segment/control/event.h"
 #include "segment/control/pkey.h"
+#include "segment/control/rate.h"
 #include "segment/slot/slot.h"
 
 #include <errno.h>
@@ -219,6 +220,9 @@ int64_t nupa_partition_add(struct nupa_fabric *fabric, const struct nupa_partiti
 	}
 	body.managed = 0;
 	memset(body.reserved, 0, sizeof(body.reserved));
+	rc = nupa_rate_set(fabric, NUPA_RATE_PARTITION, 0, 0, body.pkey, body.rate, why, why_bytes);
+	if (rc)
+		return rc;
 	nupa_members_forget(fabric, &t, body.pkey);
 	store_row(&t, index, &body);
 	nupa_event_post(fabric, NUPA_SEVERITY_OK, "partition.added", body.name,
@@ -259,6 +263,10 @@ int nupa_partition_set(struct nupa_fabric *fabric, const struct nupa_partition *
 	rate_changed = body.rate != wish->rate;
 	if (!rate_changed && body.service_level == wish->service_level)
 		return 0;
+	rc =
+	    nupa_rate_set(fabric, NUPA_RATE_PARTITION, 0, 0, body.pkey, wish->rate, why, why_bytes);
+	if (rc)
+		return rc;
 	body.rate = wish->rate;
 	body.service_level = wish->service_level;
 	store_row(&t, index, &body);
@@ -300,6 +308,8 @@ int nupa_partition_remove(struct nupa_fabric *fabric, uint32_t pkey, char *why, 
 		rc = find(fabric, &t, pkey, &index, &body, why, why_bytes);
 	if (!rc)
 		rc = empty(fabric, pkey, why, why_bytes);
+	if (!rc)
+		rc = nupa_rate_set(fabric, NUPA_RATE_PARTITION, 0, 0, pkey, 0, why, why_bytes);
 	if (rc)
 		return rc;
 	nupa_members_forget(fabric, &t, pkey);

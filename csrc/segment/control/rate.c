@@ -133,15 +133,15 @@ int nupa_rate_set(struct nupa_fabric *fabric, uint32_t scope, uint32_t tenant, u
 	int error;
 
 	pkey &= PKEY_BITS;
-	error = check(fabric, scope, tenant, host, pkey, why, why_bytes);
-	if (error)
-		return error;
 	tenant = scope == NUPA_RATE_TENANT ? tenant : 0;
 	host = scope == NUPA_RATE_MEMBER ? host : 0;
 	pkey = scope == NUPA_RATE_TENANT ? 0 : pkey;
 	entry = find(fabric, scope, tenant, host, pkey);
 	if (!entry && !bytes_per_s)
-		return 0;
+		return 0; /* there is none */
+	error = check(fabric, scope, tenant, host, pkey, why, why_bytes);
+	if (error)
+		return error;
 	if (entry) {
 		nupa_store_relaxed(&entry->bytes_per_s, bytes_per_s);
 		if (!bytes_per_s)

@@ -15,6 +15,7 @@
 #define NUPA_CONTROL_RATE_H
 
 #include "base/atomics.h"
+#include "segment/layout/rate_layout.h"
 #include "segment/segment.h"
 
 #define NUPA_RATE_AHEAD_NS UINT64_C(1000000)

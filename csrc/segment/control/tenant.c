@@ -5,6 +5,7 @@
 #include "segment/control/control_internal.h"
 #include "segment/control/event.h"
 #include "segment/layout/geometry.h"
+#include "segment/control/rate.h"
 #include "segment/slot/slot.h"
 
 #include <errno.h>
@@ -90,6 +91,9 @@ int64_t nupa_tenant_add(struct nupa_fabric *fabric, const struct nupa_tenant *wi
 				    nupa_fabric_name(fabric), t.n_tenants);
 	body.id = index + 1;
 	body.reserved = 0;
+	rc = nupa_rate_set(fabric, NUPA_RATE_TENANT, body.id, 0, 0, body.rate, why, why_bytes);
+	if (rc)
+		return rc;
 	store_row(&t, index, &body);
 	store_quotas(fabric, &t);
 	nupa_event_post(fabric, NUPA_SEVERITY_OK, "tenant.added", body.name, "tenant %s is made",
@@ -122,6 +126,9 @@ int nupa_tenant_set(struct nupa_fabric *fabric, const struct nupa_tenant *wish, 
 	rate_changed = body.rate != wish->rate;
 	if (!rate_changed && memcmp(body.quota, wish->quota, sizeof(body.quota)) == 0)
 		return 0;
+	rc = nupa_rate_set(fabric, NUPA_RATE_TENANT, body.id, 0, 0, wish->rate, why, why_bytes);
+	if (rc)
+		return rc;
 	body.rate = wish->rate;
 	memcpy(body.quota, wish->quota, sizeof(body.quota));
 	store_row(&t, body.id - 1, &body);
@@ -215,6 +222,9 @@ int nupa_tenant_remove(struct nupa_fabric *fabric, uint32_t id, uint32_t force, 
 				    "tenant %s has %d hosts and partitions: release and remove "
 				    "them first, or remove the tenant by force",
 				    tenant.name, n);
+	rc = nupa_rate_set(fabric, NUPA_RATE_TENANT, id, 0, 0, 0, why, why_bytes);
+	if (rc)
+		return rc;
 	store_row(&t, id - 1, &none);
 	store_quotas(fabric, &t);
 	nupa_event_post(fabric, NUPA_SEVERITY_OK, "tenant.removed", tenant.name,

@@ -4,6 +4,7 @@
 
 #include "base/explain.h"
 #include "segment/layout/control_layout.h"
+#include "segment/layout/rate_layout.h"
 #include "segment/layout/region_layout.h"
 #include "segment/layout/resource_layout.h"
 

@@ -373,32 +373,6 @@ struct nupa_group_flow {
 NUPA_ASSERT_SIZE(struct nupa_group_flow, 16);
 
 /* cffi: begin */
-/* All that a rate holds for. */
-enum nupa_rate_scope {
-	NUPA_RATE_TENANT = 1, /* what the hosts of a tenant send, together */
-	NUPA_RATE_PARTITION,  /* what is sent by a P_Key, together */
-	NUPA_RATE_MEMBER,     /* what a host sends by a P_Key */
-	NUPA_RATE_SCOPES,
-};
-/* cffi: end */
-
-/* A rate, and how far it is used up (rate.h).  Writer: the holder of the control lock, unless a
- * field says otherwise. */
-struct nupa_rate_entry {
-	NUPA_LINE_ALIGNED uint32_t scope; /* enum nupa_rate_scope; 0: free.  Stored last */
-	uint32_t tenant;                  /* TENANT */
-	uint32_t host;                    /* MEMBER */
-	uint32_t pkey;                    /* PARTITION, MEMBER: 15 bits */
-	uint64_t bytes_per_s;
-	uint64_t free_at; /* CAS: when all that is booked has gone, in units of rate.h */
-	uint64_t bytes;   /* fetch_add: booked, ever */
-	uint64_t idle_ns; /* fetch_add: time in which less was asked for */
-	uint64_t pad;
-};
-NUPA_ASSERT_SIZE(struct nupa_rate_entry, 64);
-#define NUPA_RATES_MAX 256u
-
-/* cffi: begin */
 /* Counts of messages dropped, repeated or invalid; names as in the kernel's hw_counters
  * where it has them.  Writer: the owner of the arena.
  * When it goes they are added (fetch_add) to the past ones of its host. */

@@ -167,6 +167,17 @@ TEST(a_rate_of_nothing_that_there_is_is_refused)
 	nupa_fabric_put(fabric);
 }
 
+TEST(kernels_with_clocks_of_their_own_have_no_rates)
+{
+	const struct nupa_config config = { .flags = NUPA_SEGMENT_MACHINES,
+					    .segment_bytes = 256u << 20 };
+	struct nupa_fabric *fabric = test_fabric_of(&config);
+
+	refused(fabric, NUPA_RATE_TENANT, 1, 0, 0, -EOPNOTSUPP, "several kernels");
+	set(fabric, NUPA_RATE_TENANT, 1, 0, 0, 0); /* there is none */
+	nupa_fabric_put(fabric);
+}
+
 TEST(a_rate_is_one_row_that_changes_and_goes)
 {
 	struct nupa_fabric *fabric = test_fabric();
