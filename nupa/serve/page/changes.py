@@ -26,7 +26,7 @@ _OPTIONS = ("probability", "count", "after", "duration", "rate", "seed", "for")
 _WHOLE = ("count", "after", "seed")
 
 
-class Refusal(Exception):  # noqa: N818  # an answer, not a failure
+class Denial(Exception):  # noqa: N818  # an answer, not a failure
     """A request that is not done: HTTP status, code and text."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -45,12 +45,12 @@ def check_own(request: Request) -> None:
     to this machine by a trick are refused before, by nupa.serve.access.guard.
     """
     if request.headers.get(HEADER) != "1":
-        raise Refusal(403, "header_missing", f"send the header {HEADER}: 1 with the request")
+        raise Denial(403, "header_missing", f"send the header {HEADER}: 1 with the request")
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     if origin is not None and urlsplit(origin).netloc != host:
-        raise Refusal(403, "other_origin", f"{origin} is not the origin of this page, {host}")
+        raise Denial(403, "other_origin", f"{origin} is not the origin of this page, {host}")
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Refusal(403, "other_origin", "the request comes from a page of another site")
+        raise Denial(403, "other_origin", "the request comes from a page of another site")
 
 
 class Changes:
@@ -79,25 +79,25 @@ class Changes:
             check_own(request)
             body = await _body(request) if request.method == "POST" else {}
             return await asyncio.to_thread(act, request, body)
-        except Refusal as refused:
+        except Denial as refused:
             return refused.answer()
         except LocalError as error:
-            return Refusal(400, "invalid", str(error)).answer()
+            return Denial(400, "invalid", str(error)).answer()
         except NupaError as error:
-            return Refusal(409, "failed", str(error)).answer()
+            return Denial(409, "failed", str(error)).answer()
 
     def _check_allowed(self, request: Request) -> None:
         if not self._service.options.allow_changes:
             message = "changes are not allowed: start `nupa serve` with --allow-changes"
-            raise Refusal(403, "changes_not_allowed", message)
+            raise Denial(403, "changes_not_allowed", message)
         if not self._service.may_change(request):
             message = "this account may only read: log in as one that may change the fabric"
-            raise Refusal(403, "account_may_not", message)
+            raise Denial(403, "account_may_not", message)
 
     def _set_port(self, _request: Request, body: dict[str, Any]) -> Response:
         port, up = body.get("port"), body.get("up")
         if not isinstance(port, str) or not isinstance(up, bool):
-            raise Refusal(400, "invalid", "give port, a name, and up, true or false")
+            raise Denial(400, "invalid", "give port, a name, and up, true or false")
         with self._service.changing() as fabric:
             fabric.set_port(port, up)
         return JSONResponse({"port": port, "up": up}, headers=HEADERS)
@@ -107,7 +107,7 @@ class Changes:
 
         port, kind, options = body.get("port"), body.get("kind"), body.get("options", {})
         if not (isinstance(port, str) and isinstance(kind, str) and isinstance(options, dict)):
-            raise Refusal(400, "invalid", "give port and kind, names, and options, an object")
+            raise Denial(400, "invalid", "give port and kind, names, and options, an object")
         fault = Fault(kind, **_options(options))
         with self._service.changing() as fabric:
             entry = fabric.add_fault(port, fault)
@@ -117,38 +117,38 @@ class Changes:
         number = int(request.path_params["number"])
         with self._service.changing() as fabric:
             if not fabric.clear_fault(number):
-                raise Refusal(404, "no_fault", f"{fabric.name} has no fault {number}")
+                raise Denial(404, "no_fault", f"{fabric.name} has no fault {number}")
         return Response(status_code=204, headers=HEADERS)
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns options as parameters of Fault.  Refusal: one that is none."""
+    """Returns options as parameters of Fault.  Denial: one that is none."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _OPTIONS or not isinstance(value, str | int | float):
-            raise Refusal(400, "invalid", f"{name} is no option of a fault, or has no such value")
+            raise Denial(400, "invalid", f"{name} is no option of a fault, or has no such value")
         if name in _WHOLE:
             try:
                 value = int(value)
             except ValueError:
-                raise Refusal(400, "invalid", f"{name} is {value!r}: give a number") from None
+                raise Denial(400, "invalid", f"{name} is {value!r}: give a number") from None
         found["for_" if name == "for" else name] = value
     return found
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Returns the object in the body.  Refusal: too long, or no JSON object."""
+    """Returns the object in the body.  Denial: too long, or no JSON object."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise Refusal(415, "not_json", "send the change as application/json")
+        raise Denial(415, "not_json", "send the change as application/json")
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > BODY_BYTES_MAX:
-            raise Refusal(413, "too_long", f"a change has at most {BODY_BYTES_MAX} bytes")
+            raise Denial(413, "too_long", f"a change has at most {BODY_BYTES_MAX} bytes")
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Refusal(400, "not_json", "the body is not a JSON object")
+        raise Denial(400, "not_json", "the body is not a JSON object")
     return found

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from nupa import __version__
 from nupa.base.errors import LocalError, NupaError
 from nupa.serve.page import files
-from nupa.serve.page.changes import Changes, Refusal, check_own
+from nupa.serve.page.changes import Changes, Denial, check_own
 from nupa.serve.page.cxl import Devices
 from nupa.serve.page.feed import READERS_MAX, PageFeed
 from nupa.serve.page.recordings import Recordings
@@ -78,7 +78,7 @@ class _Live:
         """GET /live/stream: server-sent events, from the one after Last-Event-ID."""
         if self._feed.is_full:
             message = f"{READERS_MAX} pages are open already: close one"
-            return Refusal(503, "too_many", message).answer()
+            return Denial(503, "too_many", message).answer()
         last = request.headers.get("last-event-id", "")
         after = int(last) if last.isascii() and last.isdecimal() and len(last) < 20 else 0
         headers = _FRESH | {"X-Accel-Buffering": "no"}
@@ -102,7 +102,7 @@ class _Live:
         """POST /live/trace: records for a second; answers as GET does."""
         try:
             check_own(request)
-        except Refusal as refused:
+        except Denial as refused:
             return refused.answer()
         return await _answer(self._recordings.record)
 
@@ -116,6 +116,6 @@ async def _answer(asked: Callable[..., dict[str, Any]], *args: object) -> Respon
     try:
         return JSONResponse(await asyncio.to_thread(asked, *args), headers=_FRESH)
     except LocalError as error:
-        return Refusal(409, "not_there", str(error)).answer()
+        return Denial(409, "not_there", str(error)).answer()
     except NupaError as error:
-        return Refusal(503, "failed", str(error)).answer()
+        return Denial(503, "failed", str(error)).answer()
