@@ -5,7 +5,9 @@
 #include "shim/shim.h"
 
 #include "engine/device/device.h"
+#include "mad/mad.h"
 #include "segment/rate.h"
+#include "shim/umad.h"
 
 #include <stdio.h>
 
@@ -14,6 +16,7 @@
 #define PORT DEVICE "/ports/1"
 #define VERBS PCI "/infiniband_verbs/uverbs0"
 #define MAD PCI "/infiniband_mad/umad0"
+#define ISSM PCI "/infiniband_mad/issm0"
 #define NETDEV PCI "/net/nupa_net0"
 #define CHARACTER_DEVICE "1:7\n" /* of /dev/full */
 
@@ -104,17 +107,25 @@ SAY(lid)
 	snprintf(text, bytes, "0x%x\n", is_ethernet(view) ? 0 : host_of(view)->lid);
 }
 
+/* Without a subnet manager it is 1, as ibv_query_port has it. */
 SAY(sm_lid)
 {
+	struct nupa_subnet subnet = { .fabric = view->fabric };
+	const uint16_t lid_ = nupa_sma_sm_lid(&subnet, view->host);
+
 	(void)index;
-	snprintf(text, bytes, "0x%x\n", is_ethernet(view) ? 0 : 1);
+	nupa_subnet_close(&subnet);
+	snprintf(text, bytes, "0x%x\n", is_ethernet(view) ? 0 : lid_ ? lid_ : 1u);
 }
 
 SAY(cap_mask)
 {
+	const struct nupa_subnet subnet = { .fabric = view->fabric, .is_sm = nupa_mailbox_is_sm };
+
 	(void)index;
 	snprintf(text, bytes, "0x%08x\n",
-		 IBV_PORT_CM_SUP | (is_ethernet(view) ? IBV_PORT_IP_BASED_GIDS : 0));
+		 is_ethernet(view) ? IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS
+				   : nupa_sma_cap_mask(&subnet, view->host));
 }
 
 SAY(mac)
@@ -190,9 +201,9 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	SAID(PORT "/link_layer", link_layer, 0),
 	SAID(PORT "/lid", lid, 0),
 	TEXT(PORT "/lid_mask_count", "0\n"),
-	SAID(PORT "/sm_lid", sm_lid, 0),
+	SAID(PORT "/sm_lid", sm_lid, .live = true),
 	TEXT(PORT "/sm_sl", "0\n"),
-	SAID(PORT "/cap_mask", cap_mask, 0),
+	SAID(PORT "/cap_mask", cap_mask, .live = true),
 	TEXT(PORT "/pkeys/0", "0xffff\n"),
 	GID(0),
 	GID(1),
@@ -306,6 +317,13 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	LINK(MAD "/device", PCI),
 	TEXT(MAD "/ibdev", "nupa_rdma0\n"),
 	TEXT(MAD "/port", "1\n"),
+	{ .path = "/sys/class/infiniband_mad/issm0",
+	  .text = ISSM,
+	  .link = true,
+	  .infiniband_only = true },
+	{ .path = ISSM "/device", .text = PCI, .link = true, .infiniband_only = true },
+	{ .path = ISSM "/ibdev", .text = "nupa_rdma0\n", .infiniband_only = true },
+	{ .path = ISSM "/port", .text = "1\n", .infiniband_only = true },
 
 	ETHERNET_LINK("/sys/class/net/nupa_net0", NETDEV),
 	ETHERNET_LINK(NETDEV "/device", PCI),
@@ -320,9 +338,15 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	{ .path = NETDEV "/speed", .say = speed, .ethernet_only = true },
 
 	/* A character device that rejects each command: writing gives ENOSPC, an ioctl ENOTTY. The
-	 * commands behind it are the kernel's, which are not emulated here.  There is no rdma_cm
-	 * and no umad0: a library that finds them goes on to speak to the kernel. */
+	 * commands behind it are the kernel's, which are not emulated here.  There is no rdma_cm:
+	 * a library that finds it goes on to speak to the kernel.  open of umad0 and issm0 is
+	 * umad/'s. */
 	{ .path = "/dev/infiniband/uverbs0", .text = "/dev/full", .link = true },
+	{ .path = "/dev/infiniband/umad0", .text = "/dev/full", .link = true },
+	{ .path = "/dev/infiniband/issm0",
+	  .text = "/dev/full",
+	  .link = true,
+	  .infiniband_only = true },
 };
 
 const uint32_t nupa_shim_n_files = sizeof(nupa_shim_files) / sizeof(nupa_shim_files[0]);

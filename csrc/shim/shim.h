@@ -16,7 +16,7 @@
  *   listeners.c the listener of a host at a TCP port, found in /proc
  *
  * memory.c serves the program's changes of memory that it registered; netlink/ answers for the
- * kernel where programs ask it for RDMA devices (NETLINK_RDMA). */
+ * kernel where programs ask it for RDMA devices (NETLINK_RDMA); umad/ serves MADs. */
 #ifndef NUPA_SHIM_H
 #define NUPA_SHIM_H
 
@@ -60,6 +60,7 @@ struct nupa_shim_file {
 	bool link;
 	bool live;          /* its text changes: written anew at each access */
 	bool ethernet_only; /* not there where the link layer is InfiniBand */
+	bool infiniband_only;
 };
 extern const struct nupa_shim_file nupa_shim_files[];
 extern const uint32_t nupa_shim_n_files;

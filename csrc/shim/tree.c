@@ -91,8 +91,9 @@ static int make_link(const struct nupa_shim_file *file, const char *path)
 
 static bool is_there(const struct nupa_shim_view *view, const struct nupa_shim_file *file)
 {
-	return !file->ethernet_only ||
-	       view->fabric->hosts[view->host].link_layer == NUPA_LINK_ETHERNET;
+	const bool ethernet = view->fabric->hosts[view->host].link_layer == NUPA_LINK_ETHERNET;
+
+	return ethernet ? !file->infiniband_only : !file->ethernet_only;
 }
 
 static int make_file(const struct nupa_shim_view *view, const struct nupa_shim_file *file,

@@ -12,6 +12,7 @@
 
 #include "base/atomics.h"
 #include "shim/call.h"
+#include "shim/umad.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -105,7 +106,14 @@ static bool may_be_ours_at(const char *path)
 	NUPA_SHIM_WRAPPER int name parameters                                                      \
 	{                                                                                          \
 		mode_t mode = 0;                                                                   \
+		int umad;                                                                          \
                                                                                                    \
+		/* Devices that are served, where other files have copies. */                      \
+		if (__builtin_expect(may_be_ours(path), 0)) {                                      \
+			umad = nupa_umad_open(path, flags);                                        \
+			if (umad != NUPA_UMAD_OTHER)                                               \
+				return umad;                                                       \
+		}                                                                                  \
 		if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) {                         \
 			va_list args;                                                              \
                                                                                                    \
@@ -120,8 +128,16 @@ WRAP_OPEN(open, NOT_RELATIVE, (const char *path, int flags, ...), path, flags)
 WRAP_OPEN(open64, NOT_RELATIVE, (const char *path, int flags, ...), path, flags)
 WRAP_OPEN(openat, RELATIVE_TO_DIR, (int dir, const char *path, int flags, ...), dir, path, flags)
 WRAP_OPEN(openat64, RELATIVE_TO_DIR, (int dir, const char *path, int flags, ...), dir, path, flags)
-WRAP(int, -1, __open_2, (const char *path, int flags), path, flags)
-WRAP(int, -1, __open64_2, (const char *path, int flags), path, flags)
+NUPA_SHIM_WRAPPER int __open_2(const char *path, int flags)
+{
+	return open(path, flags);
+}
+
+NUPA_SHIM_WRAPPER int __open64_2(const char *path, int flags)
+{
+	return open64(path, flags);
+}
+
 WRAP_AT(int, -1, __openat_2, (int dir, const char *path, int flags), dir, path, flags)
 WRAP_AT(int, -1, __openat64_2, (int dir, const char *path, int flags), dir, path, flags)
 

@@ -78,6 +78,7 @@ def test_shell_scripts_find_list_and_enter_the_folders(fabric: Lab) -> None:
     """
     assert fabric.must(fabric.on("host1", "sh", "-c", script)).splitlines() == [
         "/dev/infiniband:",
+        "umad0",
         "uverbs0",
         "",
         "/sys/class/infiniband:",

@@ -9,6 +9,7 @@
 #undef _FORTIFY_SOURCE
 #include "shim/call.h"
 #include "shim/netlink/netlink.h"
+#include "shim/umad.h"
 
 #include <errno.h>
 #include <string.h>
@@ -182,6 +183,8 @@ NUPA_SHIM_WRAPPER ssize_t write(int fd, const void *from, size_t bytes)
 {
 	CALL(write);
 
+	if (nupa_umad_is_ours(fd))
+		return nupa_umad_write(fd, from, bytes);
 	if (nupa_netlink_is_ours(fd))
 		return nupa_netlink_send(fd, &(struct iovec){ (void *)(uintptr_t)from, bytes }, 1,
 					 NULL, 0);
@@ -258,6 +261,8 @@ NUPA_SHIM_WRAPPER ssize_t read(int fd, void *to, size_t bytes)
 {
 	CALL(read);
 
+	if (nupa_umad_is_ours(fd))
+		return nupa_umad_read(fd, to, bytes);
 	if (nupa_netlink_is_ours(fd))
 		return nupa_netlink_receive_from(fd, to, bytes, 0, NULL, NULL);
 	return next(fd, to, bytes);
@@ -267,6 +272,8 @@ NUPA_SHIM_WRAPPER ssize_t __read_chk(int fd, void *to, size_t bytes, size_t room
 {
 	CALL(__read_chk);
 
+	if (nupa_umad_is_ours(fd) && bytes <= room)
+		return nupa_umad_read(fd, to, bytes);
 	if (nupa_netlink_is_ours(fd) && bytes <= room)
 		return nupa_netlink_receive_from(fd, to, bytes, 0, NULL, NULL);
 	return next(fd, to, bytes, room);
