@@ -117,7 +117,7 @@ class Admission(NamedTuple):
                     f"{', '.join(tenants) or 'none'}"
                 )
             for partition in rule.partitions:
-                if partitions.get(partition) != rule.tenant:
+                if partitions.get(partition) not in ("", rule.tenant):
                     raise TopologyError(
                         f"rule {rule.name!r}: {partition!r} is no partition of "
                         f"{f'tenant {rule.tenant!r}' if rule.tenant else 'the fabric itself'}"

@@ -153,7 +153,8 @@ def _check_members(partition: PartitionConfig, tenant_of: dict[str, str]) -> Non
 def _check_host(what: str, tenant: str, host: str, tenant_of: dict[str, str]) -> None:
     if host not in tenant_of:
         raise TopologyError(f"{what}: there is no host {host!r}")
-    if tenant_of[host] != tenant:
+    if tenant and tenant_of[host] != tenant:
         owner = f"tenant {tenant_of[host]!r}" if tenant_of[host] else "no tenant"
-        wanted = f"of tenant {tenant!r}" if tenant else "of no tenant"
-        raise TopologyError(f"{what}: {host} is a host of {owner}, its members are {wanted}")
+        raise TopologyError(
+            f"{what}: {host} is a host of {owner}, its members are of tenant {tenant!r}"
+        )

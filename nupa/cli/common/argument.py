@@ -105,6 +105,22 @@ def size(step_bytes: int = 1, *, least: int = 0, most: int = (1 << 64) - 1) -> C
     return parse
 
 
+def rate(text: str) -> int:
+    """Parses bytes a second with a unit, as 10MB/s or 10Gb/s; "none": 0, no limit."""
+    from nupa.base.errors import LocalError
+    from nupa.base.quantity import bytes_per_s
+
+    try:
+        return 0 if text == "none" else bytes_per_s(text)
+    except LocalError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def limit(of: Callable[[str], int]) -> Callable[[str], int]:
+    """Returns a parser of limits, by *of* one limit's; "none": 0, no limit."""
+    return lambda text: 0 if text == "none" else of(text)
+
+
 def seconds(most: int = 10**9) -> Callable[[str], float]:
     """Returns a parser of times above 0 and up to *most* seconds; without a unit, of seconds."""
 

@@ -95,7 +95,8 @@ class Tenant:
 
     @property
     def quotas(self) -> Quotas:
-        return Quotas(*map(int, self._read().quota))
+        found = self._read()  # owns the array
+        return Quotas(*map(int, found.quota))
 
     @property
     def used(self) -> Quotas:

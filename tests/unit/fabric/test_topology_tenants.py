@@ -158,10 +158,6 @@ def test_a_policy_with_rules_refuses_by_default_and_one_without_admits() -> None
             "names have 1 to 31 bytes",
         ),
         (
-            RED + '[[partition]]\nname = "p"\nmembers = ["host0"]',
-            "host0 is a host of tenant 'red', its members are of no tenant",
-        ),
-        (
             RED + '[[partition]]\nname = "p"\ntenant = "red"\nmembers = ["host1"]',
             "host1 is a host of no tenant, its members are of tenant 'red'",
         ),
