@@ -111,7 +111,7 @@ int rdma_refresh(struct rdma_private *id)
 	}
 	id->id.route.addr.addr.ibaddr.sgid = route.sgid;
 	id->id.route.addr.addr.ibaddr.dgid = route.dgid;
-	id->id.route.addr.addr.ibaddr.pkey = 0xffff;
+	id->id.route.addr.addr.ibaddr.pkey = __builtin_bswap16(route.pkey);
 	if (route.n_paths) {
 		id->path = route.path;
 		id->id.route.path_rec = &id->path;

@@ -19,6 +19,7 @@
 #define ibv_destroy_cq nupa_destroy_cq
 #define ibv_destroy_qp nupa_destroy_qp
 #define ibv_modify_qp nupa_modify_qp
+#define ibv_query_pkey nupa_query_pkey
 #define ibv_destroy_srq nupa_destroy_srq
 #define ibv_attach_mcast nupa_attach_mcast
 #define ibv_detach_mcast nupa_detach_mcast
@@ -35,6 +36,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 int ibv_destroy_cq(struct ibv_cq *cq);
 int ibv_destroy_qp(struct ibv_qp *qp);
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index, uint16_t *pkey_be);
 int ibv_destroy_srq(struct ibv_srq *srq);
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);

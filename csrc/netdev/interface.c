@@ -86,7 +86,9 @@ static bool answer(struct nupa_interface *interface, const uint8_t *frame, uint3
 	case NUPA_NEIGH_QUIET:
 		return true;
 	case NUPA_NEIGH_HOST:
-		if (!nupa_net_reaches(net, host))
+		if (!nupa_net_shares(net, host))
+			COUNT(counters, tx_partition);
+		else if (!nupa_net_reaches(net, host))
 			COUNT(counters, tx_down);
 		else if (write(interface->fd, reply, reply_bytes) < 0)
 			COUNT(counters, rx_refused);

@@ -6,6 +6,7 @@
 
 #include "engine/device/device.h"
 #include "mad/mad.h"
+#include "segment/control/pkey.h"
 #include "segment/rate.h"
 #include "shim/umad.h"
 
@@ -65,6 +66,11 @@ SAY(gid)
 	for (uint32_t i = 0; i < 16 && at < bytes; i += 2)
 		at += (size_t)snprintf(text + at, bytes - at, "%02x%02x%c", gid.raw[i],
 				       gid.raw[i + 1], i < 14 ? ':' : '\n');
+}
+
+SAY(pkey)
+{
+	snprintf(text, bytes, "0x%04x\n", nupa_pkey_at(view->fabric, view->host, index));
 }
 
 SAY(node_desc)
@@ -164,6 +170,10 @@ SAY(speed)
 		.path = (at), .say = (function), __VA_ARGS__                                       \
 	}
 #define GID(number) SAID(PORT "/gids/" #number, gid, .index = (number))
+#define PKEY(number) SAID(PORT "/pkeys/" #number, pkey, .index = (number), .live = true)
+#define TEN_PKEYS(tens)                                                                            \
+	PKEY(tens##0), PKEY(tens##1), PKEY(tens##2), PKEY(tens##3), PKEY(tens##4), PKEY(tens##5),  \
+	    PKEY(tens##6), PKEY(tens##7), PKEY(tens##8), PKEY(tens##9)
 #define COUNTER(name, which)                                                                       \
 	SAID(PORT "/counters/" name, nupa_shim_counter, .index = (which), .live = true)
 #define HW_AT(name) offsetof(struct nupa_hw_counters, name)
@@ -204,7 +214,35 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	SAID(PORT "/sm_lid", sm_lid, .live = true),
 	TEXT(PORT "/sm_sl", "0\n"),
 	SAID(PORT "/cap_mask", cap_mask, .live = true),
-	TEXT(PORT "/pkeys/0", "0xffff\n"),
+	PKEY(0),
+	PKEY(1),
+	PKEY(2),
+	PKEY(3),
+	PKEY(4),
+	PKEY(5),
+	PKEY(6),
+	PKEY(7),
+	PKEY(8),
+	PKEY(9),
+	TEN_PKEYS(1),
+	TEN_PKEYS(2),
+	TEN_PKEYS(3),
+	TEN_PKEYS(4),
+	TEN_PKEYS(5),
+	TEN_PKEYS(6),
+	TEN_PKEYS(7),
+	TEN_PKEYS(8),
+	TEN_PKEYS(9),
+	TEN_PKEYS(10),
+	TEN_PKEYS(11),
+	PKEY(120),
+	PKEY(121),
+	PKEY(122),
+	PKEY(123),
+	PKEY(124),
+	PKEY(125),
+	PKEY(126),
+	PKEY(127),
 	GID(0),
 	GID(1),
 	GID(2),

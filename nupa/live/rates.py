@@ -18,7 +18,16 @@ _PORT_ERRORS = ("port_xmit_discards", "link_downed")
 _NO_ERRORS = HW_TRAFFIC | {"rx_injected"}
 # Fields of struct nupa_net_counters (csrc/segment/layout/layout.h): traffic, and dropped frames.
 _TRAFFIC = ("tx_bytes", "tx_packets", "rx_bytes", "rx_packets")
-DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_refused")
+DROPS = (
+    "tx_unknown",
+    "tx_down",
+    "tx_full",
+    "tx_invalid",
+    "tx_partition",
+    "rx_invalid",
+    "rx_refused",
+    "rx_partition",
+)
 _NS = 1_000_000_000
 
 

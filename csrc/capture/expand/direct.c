@@ -26,6 +26,7 @@ static struct nupa_run *add_direct_run(struct nupa_watch *watch, const struct di
 	roce->begins = d->begins;
 	roce->ends = d->ends;
 	roce->psn = d->psn;
+	roce->pkey = answers ? body->peer_pkey : body->pkey;
 	roce->src_qpn = answers ? body->dest_qpn : body->src_qpn;
 	roce->dest_qpn = answers ? body->src_qpn : body->dest_qpn;
 	roce->asks = !answers && d->transport != NUPA_TRANSPORT_UC;

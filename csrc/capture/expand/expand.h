@@ -109,6 +109,7 @@ struct nupa_roce {
 	bool with_imm, with_inv;
 	uint32_t imm; /* as in struct nupa_msg */
 	uint32_t src_qpn, dest_qpn, srqn, qkey;
+	uint16_t pkey; /* 0: the default partition's */
 	uint32_t psn, msn;
 	uint32_t mtu_bytes, piece_bytes, data_bytes;
 	uint64_t bytes; /* of payload */

@@ -5,6 +5,7 @@
 #include "capture/expand/bytes.h"
 #include "engine/cm/internal.h"
 #include "capture/expand/expand.h"
+#include "segment/control/pkey.h"
 
 #define MAD_BYTES 256u
 #define QP1 1u
@@ -83,7 +84,7 @@ static void put_req(const struct mad *mad)
 		 (mad->wire.psn & NUPA_PSN_MASK) << 8 | CM_RESPONSE_TIMEOUT << 3 |
 		     (param->retry_count & 7u),
 		 4);
-	nupa_put(at + 48, 0xffff, 2);
+	nupa_put(at + 48, mad->wire.pkey, 2);
 	nupa_put(at + 50, IBV_MTU_4096 << 4 | (param->rnr_retry_count & 7u), 1);
 	nupa_put(at + 51, CM_RETRIES << 4 | (param->srq & 1u) << 3, 1);
 	nupa_put(at + 52, 0xffffffff, 4); /* LIDs: permissive, as with RoCE */
@@ -161,7 +162,7 @@ static void put_message(const struct mad *mad)
 		nupa_put(at + 33, CM_SERVICE_TIMEOUT << 3, 1);
 		break;
 	case CM_SIDR_REQ:
-		nupa_put(at + 28, 0xffffu << 16, 4);
+		nupa_put(at + 28, (uint32_t)mad->wire.pkey << 16, 4);
 		nupa_put(at + 32, service_of(&mad->wire), 8);
 		put_addresses(mad, 24 + 16);
 		put_private(mad, 24 + 52, CM_SIDR_REQ_PRIVATE_BYTES);
@@ -172,6 +173,14 @@ static void put_message(const struct mad *mad)
 	default: /* RTU, DREQ, DREP: the ids are all */
 		break;
 	}
+}
+
+/* Of both hosts' QP 1: the path's. */
+static uint16_t pkey_between(const struct nupa_fabric *fabric, uint32_t from, uint32_t to)
+{
+	const int index = nupa_pkey_shared(fabric, from, to);
+
+	return index < 0 ? 0 : nupa_pkey_at(fabric, from, (uint32_t)index);
 }
 
 bool nupa_expand_cm(struct nupa_watch *watch, const struct nupa_trace_record *record, uint32_t from,
@@ -196,6 +205,7 @@ bool nupa_expand_cm(struct nupa_watch *watch, const struct nupa_trace_record *re
 	put_message(&mad);
 	run = nupa_roce_add(watch, NUPA_ROCE_SEND, 0, nupa_flags_of(record));
 	run->roce.transport = NUPA_TRANSPORT_UD;
+	run->roce.pkey = pkey_between(watch->fabric, from, to);
 	run->roce.src_qpn = run->roce.dest_qpn = QP1;
 	run->roce.qkey = QP1_QKEY;
 	run->roce.psn = watch->mad_psns[from]++ & NUPA_PSN_MASK;

@@ -185,7 +185,7 @@ uint32_t nupa_roce_build(const struct nupa_roce *roce, uint32_t i, uint32_t n, u
 	at[0] = opcode;
 	at[1] = (uint8_t)((last && roce->solicited ? 0x80u : 0) | 0x40u |
 			  pad << 4); /* MigReq: migrated */
-	nupa_put16(at + 2, 0xffff);
+	nupa_put16(at + 2, roce->pkey ? roce->pkey : NUPA_PKEY_DEFAULT);
 	nupa_put32(at + 4, roce->dest_qpn & 0xffffff);
 	nupa_put32(at + 8, (last && roce->asks ? 1u << 31 : 0) | ((roce->psn + i) & NUPA_PSN_MASK));
 	at = put_headers(roce, nupa_opcode(opcode).headers, at + BTH_BYTES);

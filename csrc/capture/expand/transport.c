@@ -41,6 +41,7 @@ static uint64_t add_ack(struct nupa_watch *watch, const struct message *m, uint3
 	run->cast.ends_transfer = true;
 	run->roce.transport = sent->transport ? sent->transport : m->transport;
 	run->roce.syndrome = NUPA_ACK_SYNDROME;
+	run->roce.pkey = m->body->pkey;
 	run->roce.src_qpn = m->msg->src_qpn;
 	run->roce.dest_qpn = m->msg->dest_qpn;
 	run->roce.psn = sent->wire_last;
@@ -66,6 +67,7 @@ static void add_nak(struct nupa_watch *watch, const struct message *m)
 	run->roce.syndrome = msg->syndrome == NUPA_NAK_RNR
 				 ? (uint8_t)(RNR_SYNDROME | (msg->timer & 31))
 				 : (uint8_t)(NAK_SYNDROME | msg->syndrome);
+	run->roce.pkey = m->body->pkey;
 	run->roce.src_qpn = msg->src_qpn;
 	run->roce.dest_qpn = msg->dest_qpn;
 	run->roce.psn = sent->wire_psn;
@@ -93,6 +95,7 @@ static bool add_response(struct nupa_watch *watch, const struct message *m)
 			    sent->transfer, m->flags);
 	run->roce.transport = sent->transport ? sent->transport : m->transport;
 	run->roce.syndrome = NUPA_ACK_SYNDROME;
+	run->roce.pkey = m->body->pkey;
 	run->roce.src_qpn = msg->src_qpn;
 	run->roce.dest_qpn = msg->dest_qpn;
 	run->roce.psn = sent->wire_psn;
@@ -154,6 +157,7 @@ static bool add_datagram(struct nupa_watch *watch, const struct message *m)
 	run->roce.solicited = msg->flags & NUPA_F_SOLICITED;
 	run->roce.with_imm = msg->flags & NUPA_F_IMM;
 	run->roce.imm = msg->imm;
+	run->roce.pkey = m->body->pkey;
 	run->roce.src_qpn = msg->src_qpn;
 	run->roce.dest_qpn = msg->dest_qpn;
 	run->roce.qkey = msg->deth.qkey;
@@ -183,6 +187,7 @@ static void fill_request(struct nupa_roce *roce, const struct message *m)
 	roce->with_imm = msg->flags & NUPA_F_IMM;
 	roce->with_inv = msg->flags & NUPA_F_INV;
 	roce->imm = msg->imm;
+	roce->pkey = m->body->pkey;
 	roce->src_qpn = msg->src_qpn;
 	roce->dest_qpn = msg->dest_qpn;
 	roce->srqn = msg->ack_psn;

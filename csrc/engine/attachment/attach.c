@@ -10,6 +10,7 @@
 #include "engine/qp/verbs.h"
 #include "engine/cm/hooks.h"
 #include "segment/control/admit.h"
+#include "segment/control/pkey.h"
 #include "segment/layout/geometry.h"
 
 #include <errno.h>
@@ -207,6 +208,8 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	engine->port_epoch_seen = nupa_load_acquire(fabric->port_epoch);
 	engine->link_downed_seen =
 	    nupa_load_acquire(&fabric->ports[fabric->hosts[host].port].link_downed);
+	for (uint32_t i = 0; i < NUPA_PKEYS_MAX; i++)
+		engine->pkeys_seen[i] = nupa_pkey_at(fabric, host, i);
 	engine->port_state_seen =
 	    (uint8_t)nupa_load_relaxed(&fabric->ports[fabric->hosts[host].port].state);
 	engine->qps = nupa_queue_map(fabric->geometry.qp_entries * sizeof(*engine->qps));

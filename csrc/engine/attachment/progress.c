@@ -4,6 +4,7 @@
 #include "engine/fault/fault_internal.h"
 #include "engine/inject/inject_engine.h"
 #include "engine/net/net.h"
+#include "engine/qp/pkey.h"
 #include "engine/transport/responder.h"
 #include "engine/cm/hooks.h"
 
@@ -181,7 +182,7 @@ static void handle_deaths(struct nupa_engine *engine)
 static void tell_of_port(struct nupa_engine *engine, bool up)
 {
 	nupa_net_port_changed(engine, up);
-	nupa_event_raise_port(engine, up);
+	nupa_event_raise_port(engine, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
 }
 
 /* Its state is read after the count of times that it went down.  A change in between is found when
@@ -204,12 +205,13 @@ static void follow_port(struct nupa_engine *engine)
 	engine->link_downed_seen = link_downed;
 }
 
-/* A port, who watches, which faults and rates there are. */
+/* A port, P_Keys, who watches, which faults and rates there are. */
 static void handle_change(struct nupa_engine *engine)
 {
 	engine->port_epoch_seen = nupa_load_acquire(engine->fabric->port_epoch);
 	nupa_trace_follow(engine);
 	nupa_fault_follow(engine);
+	nupa_qp_follow_pkeys(engine);
 	nupa_pace_follow(engine);
 	nupa_cm_flush(engine);
 	follow_port(engine);

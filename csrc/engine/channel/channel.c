@@ -2,6 +2,7 @@
  * Channels: a pair of rings between two attachments.  Its peer, its path and its doorbell. */
 #include "engine/channel/channel.h"
 #include "engine/channel/apart.h"
+#include "segment/control/pkey.h"
 
 bool nupa_channel_peer_alive(const struct nupa_channel *channel)
 {
@@ -33,6 +34,38 @@ bool nupa_path_up(const struct nupa_engine *engine, uint32_t host)
 			return false;
 	}
 	return true;
+}
+
+/* Direct accesses look at the QPs there again (mover.c). */
+static void forget_peers(const struct nupa_channel *channel)
+{
+	const struct nupa_engine *engine = channel->engine;
+
+	for (uint32_t i = 0; i < engine->qp_limit; i++)
+		if (engine->qps[i] && engine->qps[i]->channel == channel)
+			engine->qps[i]->peer = NULL;
+}
+
+void nupa_channel_look(const struct nupa_engine *engine, struct nupa_channel *channel,
+		       uint32_t epoch)
+{
+	channel->parted = nupa_pkey_shared(engine->fabric, engine->host, channel->peer_host) < 0;
+	channel->path_up = !channel->parted && nupa_path_up(engine, channel->peer_host);
+	channel->path_epoch = epoch;
+	if (nupa_pkey_sum(engine->fabric, channel->peer_host) != channel->pkeys_seen)
+		forget_peers(channel);
+}
+
+void nupa_channel_count_closed(struct nupa_channel *channel, bool waits)
+{
+	struct nupa_flow *flow = channel->flow;
+
+	if (channel->parted)
+		nupa_pkey_violation(channel->engine->fabric, channel->peer_host);
+	else if (waits)
+		nupa_store_relaxed(&flow->xmit_wait, flow->xmit_wait + 1);
+	else
+		nupa_store_relaxed(&flow->xmit_discards, flow->xmit_discards + 1);
 }
 
 bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa_channel *channel,

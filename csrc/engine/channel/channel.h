@@ -70,7 +70,9 @@ struct nupa_channel {
 	struct nupa_flow *flow;
 	const struct nupa_ring_header *rx_header;
 	bool path_up;
-	uint32_t path_epoch; /* port_epoch that path_up belongs to */
+	bool parted;         /* path_up is false since the hosts share no partition */
+	uint32_t path_epoch; /* port_epoch that both belong to */
+	uint64_t pkeys_seen; /* nupa_pkey_sum of the peer's host; engine/qp/pkey.c */
 	bool
 	    fence; /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
 	uint32_t rung; /* MACHINES: for which of the peer's sleeps we rang last (bell.h) */
@@ -100,16 +102,19 @@ int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *chann
 
 /* channel.c */
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host);
+/* Looks at the ports and partitions on the way anew. */
+void nupa_channel_look(const struct nupa_engine *engine, struct nupa_channel *channel,
+		       uint32_t epoch);
+/* A message finds the path closed, and waits or is dropped. */
+void nupa_channel_count_closed(struct nupa_channel *channel, bool waits);
 
 static inline bool nupa_channel_path_up(const struct nupa_engine *engine,
 					struct nupa_channel *channel)
 {
 	uint32_t epoch = nupa_load_acquire(engine->fabric->port_epoch);
 
-	if (unlikely(channel->path_epoch != epoch)) {
-		channel->path_up = nupa_path_up(engine, channel->peer_host);
-		channel->path_epoch = epoch;
-	}
+	if (unlikely(channel->path_epoch != epoch))
+		nupa_channel_look(engine, channel, epoch);
 	return channel->path_up;
 }
 

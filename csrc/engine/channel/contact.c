@@ -4,6 +4,7 @@
 #include "engine/channel/channel.h"
 #include "base/rlimit.h"
 #include "engine/channel/apart.h"
+#include "segment/control/pkey.h"
 #include "segment/layout/geometry.h"
 #include "segment/ring/lines.h"
 
@@ -139,6 +140,7 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->flow = &engine->flows[host];
 	channel->fence = engine->polls_bell || !engine->membarrier;
 	channel->path_epoch = nupa_load_acquire(engine->fabric->port_epoch) - 1;
+	channel->pkeys_seen = nupa_pkey_sum(engine->fabric, host);
 	nupa_list_init(&channel->refusals);
 	nupa_list_init(&channel->held);
 	return channel;

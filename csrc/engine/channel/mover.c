@@ -4,6 +4,7 @@
  * sent to the responder, which alone refuses. */
 #define _GNU_SOURCE
 #include "engine/channel/mover.h"
+#include "segment/control/pkey.h"
 
 #include <errno.h>
 #include <sys/uio.h>
@@ -252,7 +253,26 @@ static uint64_t word_at(const void *at)
 	return nupa_load_acquire((const uint64_t *)at);
 }
 
-/* Whether the peer QP is there, ready, and connected to ours: then it is remembered. */
+/* The P_Key of a QP, from the first 64 bits of its entry. */
+static uint16_t pkey_of(uint64_t identity)
+{
+	return (uint16_t)(identity >> 48);
+}
+NUPA_ASSERT_AT(struct nupa_qp_entry, pkey, 6);
+
+/* IBTA 9.6.1.1.1; and a QP whose process has not yet seen that its host left the partition. */
+static bool pkeys_match(const struct nupa_engine *engine, const struct nupa_qp *qp, uint16_t peer)
+{
+	const uint32_t host = qp->channel->peer_host;
+
+	if (likely(nupa_pkeys_match(qp->pkey, peer) && nupa_pkey_held(engine->fabric, host, peer)))
+		return true;
+	nupa_pkey_violation(engine->fabric, host);
+	return false;
+}
+
+/* Whether the peer QP is there, ready, connected to ours, and of its partition: then it is
+ * remembered. */
 static bool meet_peer_qp(const struct nupa_engine *engine, struct nupa_qp *qp)
 {
 	const struct nupa_channel *channel = qp->channel;
@@ -272,7 +292,7 @@ static bool meet_peer_qp(const struct nupa_engine *engine, struct nupa_qp *qp)
 	rights = word_at(&peer->access);
 	if ((uint32_t)identity != qp->dest_qpn || (uint32_t)(rights >> 32) != qp->ibv.qp_num ||
 	    nupa_load_relaxed(&peer->type) != qp->type || state < IBV_QPS_RTR ||
-	    state > IBV_QPS_SQE)
+	    state > IBV_QPS_SQE || !pkeys_match(engine, qp, pkey_of(identity)))
 		return false;
 	qp->peer_pd = nupa_load_relaxed(&peer->pd);
 	qp->peer_access = (uint32_t)rights;

@@ -254,11 +254,11 @@ bool cm_addr_from_wire(uint16_t family, const uint8_t bytes[16], uint16_t port,
 }
 
 /* RoCE v2 maps an IPv4 group as it does a host's address.  InfiniBand: RFC 4391 4, with the
- * signature that the kernel's CM gives to groups of its UDP space. */
+ * partition's P_Key and the signature that the kernel's CM gives to groups of its UDP space. */
 void cm_addr_mgid(const struct nupa_cm_id *id, const struct sockaddr_storage *addr,
 		  union ibv_gid *mgid)
 {
-	static const uint8_t infiniband[] = { 0xff, 0x12, 0x40, 0x1b, 0xff, 0xff };
+	static const uint8_t infiniband[] = { 0xff, 0x12, 0x40, 0x1b };
 	uint32_t ipv4, be;
 
 	memset(mgid, 0, sizeof(*mgid));
@@ -269,7 +269,11 @@ void cm_addr_mgid(const struct nupa_cm_id *id, const struct sockaddr_storage *ad
 	if (cm_is_ethernet(id->engine)) {
 		mgid->raw[10] = mgid->raw[11] = 0xff;
 	} else {
+		const uint16_t pkey = cm_pkey(id) | 0x8000; /* of full members */
+
 		memcpy(mgid->raw, infiniband, sizeof(infiniband));
+		mgid->raw[4] = (uint8_t)(pkey >> 8);
+		mgid->raw[5] = (uint8_t)pkey;
 		if (id->ps == RDMA_PS_UDP)
 			mgid->raw[3] = 0x01;
 		ipv4 &= 0x0fffffff;

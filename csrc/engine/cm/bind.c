@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Identifiers: bound to addresses, resolved, listening; and the facts known by then. */
 #include "engine/cm/internal.h"
+#include "segment/control/pkey.h"
+
+#include <errno.h>
 
 #define BACKLOG_MAX 1024 /* as the kernel's */
 
@@ -100,8 +103,16 @@ int nupa_cm_resolve_route(struct nupa_cm_id *id)
 
 	nupa_engine_lock(id->engine);
 	if (id->state == CM_ADDR_RESOLVED) {
-		cm_enter(id, CM_ROUTE_RESOLVED);
-		cm_event_report(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+		const int index = cm_pkey_index(id);
+
+		if (index < 0) { /* a path query finds no record: the kernel's sa_query.c */
+			cm_explain_partition(id);
+			cm_event_report(id, RDMA_CM_EVENT_ROUTE_ERROR, -EINVAL);
+		} else {
+			id->pkey_entry = (uint8_t)(index + 1);
+			cm_enter(id, CM_ROUTE_RESOLVED);
+			cm_event_report(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+		}
 		error = 0;
 	}
 	nupa_engine_unlock(id->engine);
@@ -141,6 +152,7 @@ void nupa_cm_query(struct nupa_cm_id *id, struct nupa_cm_route *route)
 	route->src = id->src;
 	route->dst = id->dst;
 	route->bound = id->bound;
+	route->pkey = cm_pkey(id);
 	if (id->bound)
 		cm_addr_gid(engine, engine->host, id->src_kind, &route->sgid);
 	if (id->dst.ss_family && id->bound) {
@@ -162,7 +174,7 @@ void nupa_cm_query(struct nupa_cm_id *id, struct nupa_cm_route *route)
 		path->traffic_class = ah.grh.traffic_class;
 		path->reversible = 1;
 		path->numb_path = 1;
-		path->pkey = 0xffff;
+		path->pkey = __builtin_bswap16(route->pkey);
 		path->mtu_selector = path->rate_selector = path->packet_life_time_selector = 2;
 		path->mtu = IBV_MTU_4096;
 		path->rate = IBV_RATE_100_GBPS;

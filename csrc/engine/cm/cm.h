@@ -54,6 +54,7 @@ struct nupa_cm_event {
 struct nupa_cm_route { /* the facts that an id knows by now */
 	struct sockaddr_storage src, dst;
 	union ibv_gid sgid, dgid;
+	uint16_t pkey;    /* of the path; 0: the hosts share no partition */
 	uint32_t n_paths; /* 1 as soon as the route is resolved */
 	bool bound;       /* to the device */
 	struct ibv_sa_path_rec path;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Calls of programs on a connection: request, accept, reject, end. */
 #include "engine/cm/internal.h"
+#include "segment/control/pkey.h"
 
 /* Resolving an address and a route takes milliseconds on a network and none here, so that a
  * program's request may come before its partner listens.  A request without a listener looks for
@@ -80,7 +81,8 @@ void cm_request(struct nupa_cm_id *id)
 	if (id->unsent)
 		engine->cm->unsent--;
 	cm_machine_choose(id);
-	path = nupa_path_up(engine, id->dst_host);
+	path = nupa_path_up(engine, id->dst_host) &&
+	       nupa_pkey_shared(engine->fabric, engine->host, id->dst_host) >= 0;
 	id->peer = path ? find_peer(id) : NULL;
 	id->unsent = !path || (!id->peer && seeks_on(id));
 	if (id->unsent) {

@@ -120,6 +120,8 @@ struct cm_wire {
 	uint8_t qp_type;
 	uint8_t tos;
 	uint8_t reserved;
+	uint16_t pkey; /* of the path, as the requester's host has it */
+	uint16_t pad;
 	struct nupa_cm_param param;
 };
 _Static_assert(sizeof(struct cm_wire) <= 512, "one message");
@@ -162,7 +164,8 @@ struct nupa_cm_id {
 	bool bound; /* to the device */
 	bool multicast_dst;
 	uint8_t sgid_index;
-	uint64_t *port; /* its word in the host's table; NULL: has no port of its own */
+	uint8_t pkey_entry; /* of the host's P_Key table, + 1; 0: see cm_pkey_index */
+	uint64_t *port;     /* its word in the host's table; NULL: has no port of its own */
 	uint64_t port_word;
 
 	bool reuse, afonly;
@@ -306,6 +309,8 @@ bool cm_machine_asked(void);
 void cm_machine_choose(struct nupa_cm_id *id);
 /* refusal.c: says once on stderr that nobody listens there, and who does elsewhere. */
 void cm_explain_refusal(const struct nupa_cm_id *id);
+/* The same of a destination in no partition of this host's. */
+void cm_explain_partition(const struct nupa_cm_id *id);
 
 /* send.c */
 void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_message message,
@@ -351,5 +356,9 @@ void cm_stop_waiting(struct nupa_cm_id *id);
 
 /* qp.c */
 void cm_ah_of(const struct nupa_cm_id *id, struct ibv_ah_attr *ah);
+/* Where in the host's P_Key table the path's one is: settled with the route or by the request that
+ * came, and before that the first one that both hosts have.  -1: there is none. */
+int cm_pkey_index(const struct nupa_cm_id *id);
+uint16_t cm_pkey(const struct nupa_cm_id *id);
 
 #endif

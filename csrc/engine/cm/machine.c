@@ -6,6 +6,7 @@
  * listener of the own host first.  Otherwise it leads to the lowest host that has one in a process
  * of this kernel: guests are machines of their own.  Without it, such an address is the host's. */
 #include "engine/cm/internal.h"
+#include "segment/control/pkey.h"
 #include "segment/segment_internal.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static bool listens(struct nupa_engine *engine, const struct nupa_cm_id *id, uin
 {
 	const int slot = cm_port_find(engine, host, id->ps, cm_addr_port(&id->dst), id->dst_kind);
 
-	return slot >= 0 &&
+	return slot >= 0 && nupa_pkey_shared(engine->fabric, engine->host, host) >= 0 &&
 	       !nupa_slot_elsewhere(engine->fabric, nupa_slot_claim(&engine->fabric->slots[slot]));
 }
 

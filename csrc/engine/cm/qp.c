@@ -2,7 +2,9 @@
  * The effects of a connection on its QP (the kernel's ib_cm_init_qp_attr), multicast, and the end
  * of connection management. */
 #include "engine/cm/internal.h"
+#include "segment/control/pkey.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #define HOP_LIMIT 64u
@@ -42,10 +44,31 @@ void cm_ah_of(const struct nupa_cm_id *id, struct ibv_ah_attr *ah)
 	ah_to(id, &dgid, ah);
 }
 
+int cm_pkey_index(const struct nupa_cm_id *id)
+{
+	const struct nupa_engine *engine = id->engine;
+
+	if (id->pkey_entry)
+		return id->pkey_entry - 1;
+	if (!id->dst.ss_family || id->multicast_dst)
+		return nupa_pkey_first(engine->fabric, engine->host);
+	return nupa_pkey_shared(engine->fabric, engine->host, id->dst_host);
+}
+
+uint16_t cm_pkey(const struct nupa_cm_id *id)
+{
+	const int index = cm_pkey_index(id);
+
+	return index < 0 ? 0 : nupa_pkey_at(id->engine->fabric, id->engine->host, (uint32_t)index);
+}
+
 static void init_attr(const struct nupa_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 {
+	const int index = cm_pkey_index(id);
+
 	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
-	attr->pkey_index = 0;
+	/* Without a shared partition the route is what fails. */
+	attr->pkey_index = index < 0 ? 0 : (uint16_t)index;
 	attr->port_num = 1;
 	if (id->qp_type == IBV_QPT_UD) {
 		*mask |= IBV_QP_QKEY;
@@ -122,6 +145,14 @@ static int join_locked(struct nupa_cm_id *id, const struct sockaddr_storage *add
 	if (!id->bound || (id->state != CM_BOUND && id->state != CM_ADDR_RESOLVED) ||
 	    id->qp_type != IBV_QPT_UD || !cm_addr_is_multicast(addr))
 		return EINVAL;
+	if (cm_pkey_index(id) < 0) { /* as a subnet manager's refusal */
+		event = cm_event_new(id, RDMA_CM_EVENT_MULTICAST_ERROR, -EINVAL);
+		if (!event)
+			return ENOMEM;
+		event->group = group;
+		cm_event_post(event);
+		return 0;
+	}
 	event = cm_event_new(id, RDMA_CM_EVENT_MULTICAST_JOIN, 0);
 	if (!event)
 		return ENOMEM;

@@ -3,6 +3,7 @@
  * have any content.  A message that does not fit the state of its id is ignored; one that comes by
  * another channel (K2) names no id. */
 #include "engine/cm/internal.h"
+#include "segment/control/pkey.h"
 
 static bool well_formed(const struct cm_wire *wire)
 {
@@ -107,10 +108,17 @@ static void handle_request(struct nupa_engine *engine, struct nupa_channel *chan
 	bool datagrams = msg->syndrome == CM_SIDR_REQ;
 	struct nupa_cm_id *listener, *id;
 	struct nupa_cm_event *event;
+	int pkey_index;
 
 	id = cm_find_remote(engine->cm, channel, msg->src_qpn, &psn);
 	if (id) {
 		cm_request_again(id, msg->syndrome);
+		return;
+	}
+	pkey_index = nupa_pkey_find(engine->fabric, engine->host, wire->pkey);
+	/* IBTA 9.6.1.1.1: of another partition, or of one that the sender's host has left. */
+	if (pkey_index < 0 || !nupa_pkey_held(engine->fabric, channel->peer_host, wire->pkey)) {
+		nupa_count(&engine->hw->pkey_violations, 1);
 		return;
 	}
 	listener = find_listener(engine->cm, wire);
@@ -120,6 +128,8 @@ static void handle_request(struct nupa_engine *engine, struct nupa_channel *chan
 	}
 	event = cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
 	id = event ? child_of(listener, channel, msg->src_qpn, wire) : NULL;
+	if (id)
+		id->pkey_entry = (uint8_t)(pkey_index + 1);
 	if (!id) {
 		nupa_cm_free_event(event);
 		__atomic_fetch_add(&listener->backlog, 1, __ATOMIC_RELAXED);

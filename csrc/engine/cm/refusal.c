@@ -3,6 +3,7 @@
  * there are.  Once for an engine: a program that tries again and again knows already. */
 #include "base/hint.h"
 #include "engine/cm/internal.h"
+#include "segment/control/pkey.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -77,6 +78,20 @@ static void look(struct nupa_fabric *fabric, struct found *found)
 			    (!found->port || infos[i].port == found->port))
 				add(found, fabric, host, &infos[i]);
 	}
+}
+
+void cm_explain_partition(const struct nupa_cm_id *id)
+{
+	const struct nupa_fabric *fabric = id->engine->fabric;
+	char own[NUPA_PKEYS_TEXT_BYTES], others[NUPA_PKEYS_TEXT_BYTES];
+
+	nupa_hint("rdma_resolve_route: hosts %s and %s share no partition "
+		  "(RDMA_CM_EVENT_ROUTE_ERROR): the P_Keys of %s are %s, those of %s %s; see "
+		  "`nupa partition`",
+		  fabric->hosts[id->engine->host].name, fabric->hosts[id->dst_host].name,
+		  fabric->hosts[id->engine->host].name,
+		  nupa_pkeys_named(fabric, id->engine->host, own), fabric->hosts[id->dst_host].name,
+		  nupa_pkeys_named(fabric, id->dst_host, others));
 }
 
 void cm_explain_refusal(const struct nupa_cm_id *id)

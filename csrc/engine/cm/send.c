@@ -128,6 +128,7 @@ void cm_wire_of(const struct nupa_cm_id *id, struct cm_wire *wire)
 	wire->dst_kind = (uint8_t)id->dst_kind;
 	wire->qp_type = (uint8_t)id->qp_type;
 	wire->tos = id->tos;
+	wire->pkey = cm_pkey(id);
 	wire->param = id->param;
 }
 

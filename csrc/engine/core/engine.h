@@ -91,6 +91,7 @@ struct nupa_engine {
 	uint32_t port_epoch_seen;
 	uint64_t looked_ns; /* SOFTWARE: when it looked around last (look.c) */
 	uint8_t port_state_seen;
+	uint16_t pkeys_seen[NUPA_PKEYS_MAX]; /* the host's P_Key table */
 	uint32_t link_downed_seen;
 	uint8_t *arena;
 	struct nupa_qp_entry *qp_entries;

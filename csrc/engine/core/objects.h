@@ -52,7 +52,7 @@ struct nupa_cqe { /* one line */
 	uint8_t wc_flags;
 	uint8_t sl;
 	uint16_t slid;
-	uint16_t pad;
+	uint16_t pkey_index;
 	uint32_t vendor_err;
 	uint32_t pad2;
 	uint64_t timestamp_ns;
@@ -334,7 +334,8 @@ struct nupa_qp {
 	/* Lines 1 and 2: the requester, and the responder's PSN. */
 	struct nupa_sq sq;
 	uint32_t next_psn;
-	uint32_t incarnation;       /* 8 bits, see struct nupa_qp_entry */
+	uint16_t incarnation;       /* 8 bits, see struct nupa_qp_entry */
+	uint16_t pkey;              /* of attr.pkey_index, when it was set; 0: not yet */
 	uint32_t reads_outstanding; /* through the channel: reads and atomics */
 	enum nupa_wait wait;
 	uint64_t wait_deadline_ns; /* 0: none */

@@ -37,6 +37,8 @@ static inline uint32_t nupa_psn_add(uint32_t psn, uint32_t n)
 /* A PSN is valid in one incarnation of a connection only.  A message sent before a QP was reset may
  * arrive, or be answered, when the QP is connected again. */
 #define NUPA_PEER_UNKNOWN 0x100u
+/* With a known one: P_Keys have changed, so its next request is checked as its first one was. */
+#define NUPA_PEER_UNPROVEN 0x200u
 
 static inline uint32_t nupa_psn_of(uint32_t incarnation, uint32_t psn)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The device nupa_rdma0 and its one port: what they say of themselves. */
 #include "engine/device/device.h"
+#include "segment/control/pkey.h"
 #include "segment/rate.h"
 #include "segment/slot/counters.h"
 
@@ -31,10 +32,11 @@ const struct ibv_device_attr nupa_device_attr = {
 	.hw_ver = NUPA_HW_VERSION,
 	.max_qp = NUPA_QP_MAX,
 	.max_qp_wr = NUPA_QP_WR_MAX,
-	.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
-			    IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_SYS_IMAGE_GUID |
-			    IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW |
-			    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC | IBV_DEVICE_SRQ_RESIZE,
+	.device_cap_flags = IBV_DEVICE_BAD_PKEY_CNTR | IBV_DEVICE_CURR_QP_STATE_MOD |
+			    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_PORT_ACTIVE_EVENT |
+			    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_MEM_MGT_EXTENSIONS |
+			    IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC |
+			    IBV_DEVICE_SRQ_RESIZE,
 	.max_sge = NUPA_SGE_MAX,
 	.max_sge_rd = NUPA_SGE_MAX,
 	.max_cq = NUPA_CQ_MAX,
@@ -53,7 +55,7 @@ const struct ibv_device_attr nupa_device_attr = {
 	.max_mcast_grp = NUPA_MCAST_GROUPS_MAX,
 	.max_mcast_qp_attach = NUPA_MCAST_GROUP_QPS_MAX,
 	.max_total_mcast_qp_attach = NUPA_MCAST_MEMBERSHIPS_MAX,
-	.max_pkeys = 1,
+	.max_pkeys = NUPA_PKEYS_MAX,
 	.local_ca_ack_delay = 15, /* 4.096 us * 2^15: a busy machine runs the port thread late */
 	.phys_port_cnt = 1,
 };
@@ -131,7 +133,7 @@ void nupa_host_port_attr(const struct nupa_fabric *fabric, uint32_t index,
 		.gid_tbl_len = NUPA_GID_TABLE_LEN,
 		.port_cap_flags = IBV_PORT_CM_SUP | (ethernet ? IBV_PORT_IP_BASED_GIDS : 0),
 		.max_msg_sz = NUPA_MSG_MAX_BYTES,
-		.pkey_tbl_len = 1,
+		.pkey_tbl_len = NUPA_PKEYS_MAX,
 		.lid = ethernet ? 0 : host->lid,
 		.sm_lid = ethernet ? 0 : 1,
 		.max_vl_num = 1,
@@ -245,11 +247,12 @@ ssize_t nupa_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 
 int nupa_query_pkey(struct ibv_context *context, uint8_t port_num, int index, uint16_t *pkey_be)
 {
-	(void)context;
-	if (port_num != 1 || index != 0) {
+	const struct nupa_engine *engine = nupa_engine_of(context);
+
+	if (port_num != 1 || index < 0 || index >= (int)NUPA_PKEYS_MAX) {
 		errno = EINVAL;
 		return -1;
 	}
-	*pkey_be = htons(0xffff); /* the default partition, full member */
+	*pkey_be = htons(nupa_pkey_at(engine->fabric, engine->host, (uint32_t)index));
 	return 0;
 }

@@ -93,7 +93,7 @@ static void fill_wc(struct ibv_wc *wc, const struct nupa_cqe *cqe)
 	wc->qp_num = cqe->qp_num;
 	wc->src_qp = cqe->src_qp;
 	wc->wc_flags = cqe->wc_flags;
-	wc->pkey_index = 0;
+	wc->pkey_index = cqe->pkey_index;
 	wc->slid = cqe->slid;
 	wc->sl = cqe->sl;
 	wc->dlid_path_bits = 0;

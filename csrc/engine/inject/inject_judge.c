@@ -4,6 +4,7 @@
  * first, and no field of the packet is trusted (I5). */
 #include "engine/inject/inject_internal.h"
 #include "engine/transport/responder.h"
+#include "segment/control/pkey.h"
 
 #include <endian.h>
 
@@ -39,6 +40,7 @@ static void judge_datagram(struct nupa_judged *j)
 		.length_bytes = packet->payload_bytes,
 		.imm = htobe32(packet->imm),
 		.deth = { .qkey = packet->qkey,
+			  .pkey = (uint16_t)packet->pkey,
 			  .hop_limit = packet->hop_limit,
 			  .traffic_class = packet->traffic_class,
 			  .is_global = 1 },
@@ -117,7 +119,7 @@ static bool headers_pass(struct nupa_judged *j)
 		nupa_judged_drop(j, NUPA_INJECT_UNSUPPORTED);
 	else if (!service_fits(qp, packet))
 		nupa_judged_count(j, NUPA_INJECT_OPCODE, &hw->rx_invalid);
-	else if ((packet->pkey & 0x7fff) != 0x7fff) /* IBTA 10.9.3: ours is 0xffff */
+	else if (!nupa_pkeys_match((uint16_t)packet->pkey, qp->pkey))
 		nupa_judged_count(j, NUPA_INJECT_PKEY, &hw->pkey_violations);
 	else if (qp->type != IBV_QPT_UD && host_of(j, packet->source) != (int)qp->dest_host)
 		nupa_judged_count(j, NUPA_INJECT_SOURCE, &hw->rx_invalid);

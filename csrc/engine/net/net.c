@@ -10,6 +10,7 @@
  *   I3  A receiver announces whose frame it reads (P4 of channel.h).  A process that frees a dead
  *       sender's slot waits for that: a frame never turns to zeros while it is read. */
 #include "engine/net/net_internal.h"
+#include "segment/control/pkey.h"
 
 /* How long a receiver that takes nothing holds a sender back; what comes for it then is dropped
  * until it takes something. */
@@ -60,6 +61,18 @@ static uint32_t slot_of(struct nupa_net *net, uint32_t host)
 bool nupa_net_reaches(struct nupa_net *net, uint32_t host)
 {
 	return slot_of(net, host) != 0;
+}
+
+bool nupa_net_shares(struct nupa_net *net, uint32_t host)
+{
+	const struct nupa_engine *engine = net->engine;
+	const uint32_t epoch = nupa_load_acquire(engine->fabric->port_epoch);
+
+	if (unlikely(net->partitions_seen[host] != epoch)) {
+		net->parted[host] = nupa_pkey_shared(engine->fabric, engine->host, host) < 0;
+		net->partitions_seen[host] = epoch;
+	}
+	return !net->parted[host];
 }
 
 /* The channel to a host's interface; NULL: there is none, or no way to it. */
@@ -262,8 +275,13 @@ static bool is_stalled(struct nupa_net *net, uint32_t host, const struct nupa_ch
 
 bool nupa_net_send(struct nupa_net *net, uint32_t host, uint32_t frame_bytes)
 {
-	struct nupa_channel *channel = channel_to(net, host);
+	struct nupa_channel *channel;
 
+	if (unlikely(!nupa_net_shares(net, host))) {
+		COUNT(net, tx_partition, 1);
+		return true;
+	}
+	channel = channel_to(net, host);
 	if (unlikely(!channel)) {
 		COUNT(net, tx_down, 1);
 		return true;
@@ -316,7 +334,7 @@ void nupa_net_flood(struct nupa_net *net, uint32_t frame_bytes)
 	for (uint32_t host = 0; host < n_hosts; host++) {
 		struct nupa_channel *channel;
 
-		if (!nupa_net_reaches(net, host))
+		if (!nupa_net_reaches(net, host) || !nupa_net_shares(net, host))
 			continue;
 		channel = channel_to(net, host);
 		if (channel && channel == net->room_channel)
@@ -362,6 +380,10 @@ bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		return false;
 	if (unlikely(!net) || unlikely(!(msg->flags & NUPA_F_LAST))) /* closing; padding */
 		return true;
+	if (unlikely(!nupa_net_shares(net, channel->peer_host))) { /* sent before a change */
+		COUNT(net, rx_partition, 1);
+		return true;
+	}
 	nupa_hazard_announce(engine, channel, ANY_REGION); /* I3, P4: then look */
 	if (likely(nupa_channel_peer_alive(channel)) &&
 	    net->ops->deliver(net->arg, payload, msg->length_bytes)) {

@@ -57,6 +57,8 @@ uint8_t *nupa_net_room(struct nupa_net *net);
 bool nupa_net_may_coalesce(struct nupa_net *net, uint32_t host);
 /* Whether a queue of that host's interface is attached. */
 bool nupa_net_reaches(struct nupa_net *net, uint32_t host);
+/* Whether that host shares a partition with this one; otherwise neither learns of the other. */
+bool nupa_net_shares(struct nupa_net *net, uint32_t host);
 /* Sends the frame, or drops and counts it.  False: the receiver has no room, and the frame is kept.
  * Call nupa_net_retry until it returns true, before asking for the next room.
  */

@@ -16,6 +16,9 @@ struct nupa_net {
 	/* Where frames for a host go: its slot, 0: nowhere.  As of net_epoch. */
 	uint32_t epoch_seen;
 	uint32_t slots[NUPA_HOSTS_MAX];
+	/* Hosts that share no partition with this one.  As of port_epoch. */
+	uint32_t partitions_seen[NUPA_HOSTS_MAX];
+	bool parted[NUPA_HOSTS_MAX];
 	/* A ring whose receiver's patience is over: how far it had come then, + 1. */
 	uint64_t stalled[NUPA_HOSTS_MAX];
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue pairs: moved through their states, and queried. */
+#include "engine/qp/pkey.h"
 #include "engine/qp/verbs.h"
 
 #include <errno.h>
@@ -46,7 +47,8 @@ void nupa_qp_reset(struct nupa_qp *qp)
 	qp->last_wqe_event = qp->comm_est = qp->sqd_notify = false;
 	qp->partner_gone = qp->partner_lost = qp->lost_in_rtr = false;
 	memset(&qp->attr, 0, sizeof(qp->attr));
-	qp->incarnation = (qp->incarnation + 1) & 0xff;
+	qp->pkey = 0;
+	nupa_qp_renew(qp);
 	nupa_qp_set_state(qp, IBV_QPS_RESET);
 	nupa_qp_publish(qp);
 }
@@ -62,7 +64,7 @@ static int check_alternate(struct nupa_qp *qp, const struct ibv_qp_attr *attr, i
 	int error;
 
 	if (mask & IBV_QP_ALT_PATH) {
-		if (attr->alt_port_num != 1 || attr->alt_pkey_index != 0 || attr->alt_timeout > 31)
+		if (attr->alt_port_num != 1 || attr->alt_timeout > 31)
 			return EINVAL;
 		error = nupa_host_of_ah(qp->engine, &attr->alt_ah_attr, &host);
 		if (error || host != dest_host)
@@ -82,8 +84,6 @@ static int check_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 	int error;
 
 	if (mask & IBV_QP_PORT && attr->port_num != 1)
-		return EINVAL;
-	if (mask & IBV_QP_PKEY_INDEX && attr->pkey_index != 0)
 		return EINVAL;
 	if (mask & IBV_QP_PATH_MTU &&
 	    (attr->path_mtu < IBV_MTU_256 || attr->path_mtu > IBV_MTU_4096))
@@ -124,6 +124,7 @@ static void take_path(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 		own->path_mig_state = IBV_MIG_ARMED;
 	} else if (own->path_mig_state == IBV_MIG_ARMED) {
 		own->ah_attr = own->alt_ah_attr;
+		own->pkey_index = own->alt_pkey_index;
 		own->path_mig_state = IBV_MIG_MIGRATED;
 		nupa_event_raise_qp(qp, IBV_EVENT_PATH_MIG);
 	}
@@ -236,9 +237,12 @@ int nupa_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	if (!error)
 		error = nupa_qp_check_transition(qp->ibv.qp_type, from, to, mask);
 	if (!error)
+		error = nupa_qp_check_pkey(qp, attr, mask, to);
+	if (!error)
 		error = check_attr(qp, attr, mask);
 	if (!error) {
 		take_attr(qp, attr, mask);
+		nupa_qp_take_pkey(qp, mask, to);
 		enter_state(qp, from, to);
 	}
 	nupa_engine_unlock(engine);

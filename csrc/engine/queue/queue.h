@@ -63,7 +63,7 @@ void nupa_cq_raise(struct nupa_cq *cq);
 /* event.c */
 void nupa_event_raise(struct nupa_context *context, const struct ibv_async_event *event);
 void nupa_event_raise_qp(struct nupa_qp *qp, enum ibv_event_type type);
-void nupa_event_raise_port(struct nupa_engine *engine, bool up);
+void nupa_event_raise_port(struct nupa_engine *engine, enum ibv_event_type type);
 void nupa_event_drop(struct nupa_context *context, void *element);
 void nupa_event_wait_acked(struct nupa_context *context, const uint32_t *pending);
 

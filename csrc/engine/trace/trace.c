@@ -206,6 +206,14 @@ static void copy_line(struct nupa_msg *to, const struct nupa_msg *from, bool wit
 		memset(to->data, 0, sizeof(to->data));
 }
 
+/* A datagram has it; of other messages both QPs are of one partition. */
+static uint16_t pkey_of(const struct nupa_msg *msg, const struct nupa_qp *qp)
+{
+	if (!qp)
+		return 0;
+	return qp->type == IBV_QPT_UD && msg->op == NUPA_OP_SEND ? msg->deth.pkey : qp->pkey;
+}
+
 struct nupa_trace_record *nupa_trace_put_message(struct nupa_engine *engine,
 						 const struct nupa_msg *msg,
 						 const struct nupa_qp *qp, uint32_t dest_host,
@@ -228,6 +236,8 @@ struct nupa_trace_record *nupa_trace_put_message(struct nupa_engine *engine,
 	body->is_xrc = qp && qp->xrc;
 	body->line = 0;
 	body->dest_host = dest_host;
+	body->pkey = pkey_of(msg, qp);
+	memset(body->pad, 0, sizeof(body->pad));
 	if (bytes > NUPA_SEND_INLINE_BYTES || kept != bytes ||
 	    !nupa_guard_copy_small(body + 1, payload, bytes))
 		keep((uint8_t *)(body + 1), &data, &span, 1, 0);
@@ -337,6 +347,8 @@ void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 		.qp_type = qp->type,
 		.is_xrc = qp->xrc != 0,
 		.psn = nupa_psn_of(qp->incarnation, qp->next_psn),
+		.pkey = qp->pkey,
+		.peer_pkey = (uint16_t)(qp->peer_identity >> 48),
 	};
 
 	if (!total && wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)

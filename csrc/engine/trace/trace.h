@@ -84,8 +84,10 @@ struct nupa_trace_message {
 	uint8_t is_xrc;
 	uint16_t line; /* its place in the ring */
 	uint32_t dest_host;
+	uint16_t pkey; /* of the sender's QP; 0: not known */
+	uint16_t pad[3];
 };
-NUPA_ASSERT_SIZE(struct nupa_trace_message, 64 + 16 + 8);
+NUPA_ASSERT_SIZE(struct nupa_trace_message, 64 + 16 + 16);
 
 /* Data: what was moved; of an atomic nothing.  A message longer than NUPA_TRACE_CHUNK_BYTES is
  * several records with different `offset`. */
@@ -108,8 +110,10 @@ struct nupa_trace_direct {
 	 * of it, which is not recorded; acknowledged is that.  Others have no answer: it is done.
 	 */
 	uint32_t psn;
+	uint16_t pkey, peer_pkey; /* of both QPs */
+	uint32_t pad2;
 };
-NUPA_ASSERT_SIZE(struct nupa_trace_direct, 24 + 56 + 16 + 8);
+NUPA_ASSERT_SIZE(struct nupa_trace_direct, 24 + 56 + 16 + 16);
 #define NUPA_TRACE_CHUNK_BYTES (256u << 10)
 
 /* Data: n_sge times struct ibv_sge, or the inline data. */

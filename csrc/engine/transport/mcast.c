@@ -306,8 +306,11 @@ static enum copied send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uin
 
 	if (!channel || channel->broken)
 		return COPIED;
-	if (!nupa_channel_path_up(qp->engine, channel) ||
-	    (bytes && !channel->dma_backed && nupa_channel_back_dma(qp->engine, channel))) {
+	if (!nupa_channel_path_up(qp->engine, channel)) {
+		nupa_channel_count_closed(channel, false);
+		return COPIED;
+	}
+	if (bytes && !channel->dma_backed && nupa_channel_back_dma(qp->engine, channel)) {
 		channel->flow->xmit_discards++;
 		return COPIED;
 	}
@@ -333,6 +336,7 @@ static enum copied send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uin
 	msg->deth = wqe->deth;
 	msg->deth.is_global = NUPA_DETH_MULTICAST;
 	msg->deth.qkey = wqe->qkey;
+	msg->deth.pkey = qp->pkey;
 	memcpy(msg->ud_data, wqe->mgid, sizeof(msg->ud_data));
 	nupa_channel_publish(channel, msg, bytes);
 	nupa_count(&qp->engine->hw->multicast_xmit_packets, channel->peer_host != qp->engine->host);

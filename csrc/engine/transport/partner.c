@@ -4,6 +4,7 @@
 #include "engine/transport/responder.h"
 
 #include "engine/channel/apart.h"
+#include "segment/control/pkey.h"
 
 bool nupa_partner_left(const struct nupa_qp *qp)
 {
@@ -39,7 +40,7 @@ void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
 	if (qp && qp->type == IBV_QPT_RC && qp->dest_qpn == msg->src_qpn &&
 	    qp->channel == channel &&
 	    (qp->peer_incarnation == NUPA_PEER_UNKNOWN ||
-	     qp->peer_incarnation == nupa_psn_incarnation(msg->psn)))
+	     (qp->peer_incarnation & ~NUPA_PEER_UNPROVEN) == nupa_psn_incarnation(msg->psn)))
 		qp->partner_gone = true;
 }
 
@@ -60,8 +61,20 @@ static const struct nupa_qp_entry *partner_of(const struct nupa_qp *qp,
 	return &channel->peer_qps[index];
 }
 
-bool nupa_responder_meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *channel,
-				     uint32_t incarnation)
+/* IBTA 9.6.1.1.1.  A process that has not yet seen that its host left a partition still publishes
+ * that one's P_Key. */
+static bool of_own_partition(const struct nupa_qp *qp, const struct nupa_channel *channel,
+			     const struct nupa_qp_entry *partner)
+{
+	const uint16_t pkey = nupa_load_relaxed(&partner->pkey);
+
+	return nupa_pkeys_match(pkey, qp->pkey) &&
+	       nupa_pkey_held(qp->engine->fabric, channel->peer_host, pkey);
+}
+
+enum nupa_meeting nupa_responder_meet_incarnation(struct nupa_qp *qp,
+						  const struct nupa_channel *channel,
+						  uint32_t incarnation)
 {
 	const struct nupa_qp_entry *partner = partner_of(qp, channel);
 
@@ -69,7 +82,13 @@ bool nupa_responder_meet_incarnation(struct nupa_qp *qp, const struct nupa_chann
 	    (nupa_load_relaxed(&partner->type) == IBV_QPT_XRC_SEND) !=
 		(qp->xrc == NUPA_XRC_TARGET) ||
 	    nupa_load_relaxed(&partner->incarnation) != incarnation)
-		return false;
+		return NUPA_MET_STALE;
+	if (!of_own_partition(qp, channel, partner))
+		return NUPA_MET_STRANGER;
+	if (qp->peer_incarnation == (incarnation | NUPA_PEER_UNPROVEN)) {
+		qp->peer_incarnation = incarnation;
+		return NUPA_MET;
+	}
 	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN) { /* requests of the former one are void */
 		qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
 		qp->jobs_head = qp->jobs_tail;
@@ -80,7 +99,38 @@ bool nupa_responder_meet_incarnation(struct nupa_qp *qp, const struct nupa_chann
 	if (qp->xrc == NUPA_XRC_TARGET)
 		qp->xrc_part->is_new = true;
 	qp->peer_incarnation = incarnation;
-	return true;
+	return NUPA_MET;
+}
+
+void nupa_partner_prove(struct nupa_qp *qp)
+{
+	nupa_qp_unsettle(qp);
+	qp->peer = NULL;
+	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN)
+		qp->peer_incarnation |= NUPA_PEER_UNPROVEN;
+}
+
+void nupa_partner_explain(const struct nupa_qp *qp)
+{
+	const struct nupa_channel *channel = qp->channel;
+	const struct nupa_fabric *fabric = qp->engine->fabric;
+	char own[NUPA_PKEYS_TEXT_BYTES], others[NUPA_PKEYS_TEXT_BYTES];
+	const struct nupa_qp_entry *partner;
+
+	if (!channel || channel->broken)
+		return;
+	partner = partner_of(qp, channel);
+	if (!channel->parted && (!partner || nupa_load_relaxed(&partner->qpn) != qp->dest_qpn ||
+				 nupa_load_relaxed(&partner->state) == IBV_QPS_RESET ||
+				 of_own_partition(qp, channel, partner)))
+		return;
+	nupa_hint("QP %u (P_Key 0x%04x) and QP %u are not of one partition "
+		  "(IBV_WC_RETRY_EXC_ERR): the P_Keys of host %s are %s, those of host %s %s; see "
+		  "`nupa partition`",
+		  qp->ibv.qp_num, qp->pkey, qp->dest_qpn, fabric->hosts[qp->engine->host].name,
+		  nupa_pkeys_named(fabric, qp->engine->host, own),
+		  fabric->hosts[channel->peer_host].name,
+		  nupa_pkeys_named(fabric, channel->peer_host, others));
 }
 
 bool nupa_responder_awaited(const struct nupa_qp *qp)

@@ -2,6 +2,7 @@
  * Receives: a message finds the next one of its queue, fills it and completes it. */
 #include "base/hint.h"
 #include "engine/transport/responder.h"
+#include "segment/control/pkey.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -54,6 +55,7 @@ void nupa_receive_complete(struct nupa_qp *qp, uint64_t wr_id, enum ibv_wc_statu
 		if (msg->deth.is_global)
 			cqe->wc_flags |= IBV_WC_GRH;
 		cqe->slid = msg->deth.slid;
+		cqe->pkey_index = qp->attr.pkey_index;
 	}
 	nupa_cq_commit(qp->recv_cq,
 		       status != IBV_WC_SUCCESS || (msg->flags & NUPA_F_SOLICITED) != 0);
@@ -273,6 +275,8 @@ static uint64_t *dropped_as(const struct nupa_qp *qp, const struct nupa_msg *msg
 	if (qp->state < IBV_QPS_RTR || msg->length_bytes > NUPA_MTU_BYTES ||
 	    (!payload && msg->length_bytes > NUPA_UD_INLINE_BYTES) || !(msg->flags & NUPA_F_LAST))
 		return &hw->rx_invalid;
+	if (!nupa_pkeys_match(msg->deth.pkey, qp->pkey))
+		return &hw->pkey_violations;
 	if (msg->deth.qkey != qp->attr.qkey)
 		return &hw->qkey_violations;
 	if (unlikely(msg->deth.is_global == NUPA_DETH_MULTICAST) &&

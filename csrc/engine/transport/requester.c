@@ -413,10 +413,9 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 		return true;
 	}
 	if (unlikely(!nupa_channel_path_up(qp->engine, channel))) {
-		channel->flow->xmit_wait++;
+		nupa_channel_count_closed(channel, qp->type == IBV_QPT_RC);
 		if (qp->type == IBV_QPT_RC)
 			return nupa_sq_wait(qp, NUPA_WAIT_PATH, qp->engine->now_ns(), 0);
-		channel->flow->xmit_discards++;
 		issued(qp, wqe, NUPA_WQE_DONE);
 		nupa_sq_complete_done(qp);
 		return true;
@@ -462,7 +461,7 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 	if (!channel || channel->broken || channel->peer_host != wqe->ah_host)
 		goto out;
 	if (!nupa_channel_path_up(qp->engine, channel)) {
-		channel->flow->xmit_discards++;
+		nupa_channel_count_closed(channel, false);
 		goto out;
 	}
 	dma_bytes = wqe->length_bytes <= NUPA_UD_INLINE_BYTES ? 0 : wqe->length_bytes;
@@ -487,6 +486,7 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 	msg->imm = wqe->imm;
 	msg->deth = wqe->deth;
 	msg->deth.qkey = wqe->qkey;
+	msg->deth.pkey = qp->pkey;
 	nupa_request_publish(qp, msg, dma_bytes);
 out:
 	qp->channel = NULL;

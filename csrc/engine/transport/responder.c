@@ -279,6 +279,26 @@ bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 	return done;
 }
 
+/* The first request of a QP, or the first one since a P_Key has changed. */
+static bool meets(struct nupa_qp *qp, struct nupa_channel *channel, const struct nupa_msg *msg,
+		  uint32_t incarnation)
+{
+	struct nupa_engine *engine = qp->engine;
+
+	switch (nupa_responder_meet_incarnation(qp, channel, incarnation)) {
+	case NUPA_MET:
+		return true;
+	case NUPA_MET_STALE: /* sent before a reset: not awaited */
+		nupa_count(&engine->hw->rx_invalid, 1);
+		return false;
+	case NUPA_MET_STRANGER: /* IBTA 9.6.1.1.1: silence, as where there is no QP */
+		nupa_count(&engine->hw->pkey_violations, 1);
+		nupa_responder_refuse(engine, channel, msg, incarnation);
+		return false;
+	}
+	return false;
+}
+
 void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *channel,
 			    struct nupa_msg *msg, const uint8_t *payload)
 {
@@ -303,11 +323,8 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 		nupa_responder_refuse(engine, channel, msg, incarnation);
 		return;
 	}
-	if (unlikely(incarnation != qp->peer_incarnation) &&
-	    !nupa_responder_meet_incarnation(qp, channel, incarnation)) {
-		nupa_count(&engine->hw->rx_invalid, 1);
-		return; /* sent before a reset: not awaited */
-	}
+	if (unlikely(incarnation != qp->peer_incarnation) && !meets(qp, channel, msg, incarnation))
+		return;
 	if (unlikely(qp->channel != channel)) {
 		if (qp->channel && !qp->channel->broken) {
 			nupa_count(&engine->hw->rx_invalid, 1);

@@ -39,9 +39,16 @@ bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 /* Whether the partner is still the one that asked, and has not failed: its buffers are as they were
  * until now. */
 bool nupa_responder_awaited(const struct nupa_qp *qp);
-/* Whether the requester is in this incarnation now: then it is the one that we answer. */
-bool nupa_responder_meet_incarnation(struct nupa_qp *qp, const struct nupa_channel *channel,
-				     uint32_t incarnation);
+/* Whether the requester is in this incarnation now, and its P_Key matches: then it is the one that
+ * we answer. */
+enum nupa_meeting {
+	NUPA_MET,
+	NUPA_MET_STALE,    /* it was reset since, or is another one */
+	NUPA_MET_STRANGER, /* it is of another partition */
+};
+enum nupa_meeting nupa_responder_meet_incarnation(struct nupa_qp *qp,
+						  const struct nupa_channel *channel,
+						  uint32_t incarnation);
 /* Where nothing came of the partner yet: answers are for it as it is now. */
 void nupa_responder_meet(struct nupa_qp *qp);
 bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);

@@ -163,7 +163,7 @@ static void refuse_what_is_owed(struct nupa_qp *qp)
 		return;
 	refusal = refusal_of(qp->channel, qp->dest_qpn);
 	refusal->dest_qpn = qp->ibv.qp_num;
-	refusal->incarnation = qp->peer_incarnation;
+	refusal->incarnation = qp->peer_incarnation & 0xff;
 	refusal->psn = reading ? nupa_responder_job(qp, qp->jobs_head)->psn : qp->expected_psn;
 	refusal->ack_psn = nupa_psn_add(refusal->psn, 0xffffff);
 	refusal->acknowledges = true;

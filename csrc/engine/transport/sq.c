@@ -79,7 +79,8 @@ bool nupa_sq_wait_over(struct nupa_qp *qp)
 	}
 	if (qp->wait_deadline_ns && now_ns >= qp->wait_deadline_ns) {
 		if (qp->wait == NUPA_WAIT_PATH && qp->channel)
-			qp->channel->flow->xmit_discards++;
+			nupa_channel_count_closed(qp->channel, false);
+		nupa_partner_explain(qp);
 		nupa_requester_stop_waiting(qp);
 		/* Requests issued before have been acknowledged or never will be. */
 		nupa_requester_fail(qp, IBV_WC_RETRY_EXC_ERR);

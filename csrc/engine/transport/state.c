@@ -53,6 +53,7 @@ void nupa_qp_publish(struct nupa_qp *qp)
 	__atomic_thread_fence(__ATOMIC_RELEASE); /* before any of what follows */
 	nupa_store_relaxed(&entry->qpn, qp->ibv.qp_num);
 	nupa_store_relaxed(&entry->type, (uint8_t)qp->ibv.qp_type);
+	nupa_store_relaxed(&entry->pkey, qp->pkey);
 	nupa_store_relaxed(&entry->access, qp->attr.qp_access_flags);
 	nupa_store_relaxed(&entry->dest_qpn, qp->dest_qpn);
 	nupa_store_relaxed(&entry->pd, qp->ibv.pd ? qp->ibv.pd->handle : 0);

@@ -101,6 +101,10 @@ void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
 		       const struct nupa_msg *msg);
 /* Whether it was destroyed in order, by itself or with all others of its process. */
 bool nupa_partner_left(const struct nupa_qp *qp);
+/* P_Keys have changed: both directions check the partner before anything else goes. */
+void nupa_partner_prove(struct nupa_qp *qp);
+/* Requests found no answer: says so once, if P_Keys are the reason. */
+void nupa_partner_explain(const struct nupa_qp *qp);
 
 /* sq.c, requester.c, requester_answers.c */
 void nupa_requester_run(struct nupa_qp *qp);

@@ -330,5 +330,9 @@ struct nupa_qp *nupa_xrc_shadow(struct nupa_engine *engine, const struct nupa_ch
 	shadow->xrcd.id.ino = nupa_load_relaxed(&entry->xrcd_ino);
 	shadow->qp.attr.qp_access_flags = nupa_load_relaxed(&entry->access);
 	shadow->qp.attr.min_rnr_timer = nupa_load_relaxed(&entry->min_rnr_timer);
+	if (unlikely(shadow->qp.pkey != nupa_load_relaxed(&entry->pkey))) {
+		shadow->qp.pkey = nupa_load_relaxed(&entry->pkey);
+		nupa_partner_prove(&shadow->qp);
+	}
 	return &shadow->qp;
 }

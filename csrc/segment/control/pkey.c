@@ -7,6 +7,7 @@
 #include "segment/slot/slot.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 uint16_t nupa_pkey_at(const struct nupa_fabric *fabric, uint32_t host, uint32_t index)
 {
@@ -32,6 +33,59 @@ int nupa_pkey_shared(const struct nupa_fabric *fabric, uint32_t host, uint32_t p
 			return (int)i;
 	}
 	return -1;
+}
+
+bool nupa_pkey_held(const struct nupa_fabric *fabric, uint32_t host, uint16_t pkey)
+{
+	for (uint32_t i = 0; pkey && i < NUPA_PKEYS_MAX; i++)
+		if (nupa_pkey_at(fabric, host, i) == pkey)
+			return true;
+	return false;
+}
+
+int nupa_pkey_first(const struct nupa_fabric *fabric, uint32_t host)
+{
+	for (uint32_t i = 0; i < NUPA_PKEYS_MAX; i++)
+		if (NUPA_PKEY_PARTITION(nupa_pkey_at(fabric, host, i)))
+			return (int)i;
+	return -1;
+}
+
+/* FNV-1a, by entries. */
+uint64_t nupa_pkey_sum(const struct nupa_fabric *fabric, uint32_t host)
+{
+	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+	for (uint32_t i = 0; i < NUPA_PKEYS_MAX; i++)
+		sum = (sum ^ nupa_pkey_at(fabric, host, i)) * UINT64_C(0x100000001b3);
+	return sum;
+}
+
+const char *nupa_pkeys_named(const struct nupa_fabric *fabric, uint32_t host, char *text)
+{
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < NUPA_PKEYS_MAX; i++) {
+		const uint16_t pkey = nupa_pkey_at(fabric, host, i);
+
+		if (!pkey)
+			continue;
+		if (at + sizeof("0xffff, ...") > NUPA_PKEYS_TEXT_BYTES) {
+			snprintf(text + at, NUPA_PKEYS_TEXT_BYTES - at, "...");
+			return text;
+		}
+		at += (size_t)snprintf(text + at, NUPA_PKEYS_TEXT_BYTES - at, "%s0x%04x",
+				       at ? ", " : "", pkey);
+	}
+	if (!at)
+		snprintf(text, NUPA_PKEYS_TEXT_BYTES, "none");
+	return text;
+}
+
+void nupa_pkey_violation(struct nupa_fabric *fabric, uint32_t host)
+{
+	if (host < fabric->geometry.n_hosts)
+		nupa_fetch_add_seq(&nupa_past_hw(fabric, host)->pkey_violations, 1);
 }
 
 int nupa_pkey_table_set(struct nupa_fabric *fabric, uint32_t host, uint32_t first,

@@ -17,6 +17,19 @@ static inline bool nupa_pkeys_match(uint16_t a, uint16_t b)
 	       ((a | b) & NUPA_PKEY_FULL);
 }
 
+/* Whether a host's table has this very entry. */
+bool nupa_pkey_held(const struct nupa_fabric *fabric, uint32_t host, uint16_t pkey);
+/* The first entry of a host's table that is not empty; -1: it is in no partition. */
+int nupa_pkey_first(const struct nupa_fabric *fabric, uint32_t host);
+/* A value that changes with a host's table. */
+uint64_t nupa_pkey_sum(const struct nupa_fabric *fabric, uint32_t host);
+/* "0xffff, 0x8012", at most NUPA_PKEYS_TEXT_BYTES; "none": *text*. */
+#define NUPA_PKEYS_TEXT_BYTES 80u
+const char *nupa_pkeys_named(const struct nupa_fabric *fabric, uint32_t host, char *text);
+/* Counts a message for a host that its partitions kept off, and that its sender did not even send:
+ * an adapter counts it where it arrives. */
+void nupa_pkey_violation(struct nupa_fabric *fabric, uint32_t host);
+
 /* cffi: begin */
 /* The entry of a host's table; 0: it is empty, or there is no such entry. */
 uint16_t nupa_pkey_at(const struct nupa_fabric *fabric, uint32_t host, uint32_t index);

@@ -382,8 +382,8 @@ struct nupa_hw_counters {
 	uint64_t duplicate_request;  /* RC: had been executed before */
 	uint64_t rx_invalid; /* dropped: no such QP, not ready, length, group or (UC) key wrong */
 	uint64_t qkey_violations;       /* UD: dropped */
-	uint64_t pkey_violations;       /* injected packets: dropped */
-	uint64_t rx_icrc_errors;        /* same */
+	uint64_t pkey_violations;       /* of another partition: refused or dropped */
+	uint64_t rx_icrc_errors;        /* injected packets: dropped */
 	uint64_t rx_injected;           /* injected packets that came, all of them */
 	uint64_t packet_seq_err;        /* requester: NAKs for a lost packet */
 	uint64_t local_ack_timeout_err; /* requester: sent again, since no answer came */
@@ -424,7 +424,9 @@ struct nupa_net_counters {
 	uint64_t tx_answered; /* ARP and ND requests that were answered on the spot */
 	uint64_t tx_copied;   /* went elsewhere than the one before, so were copied once more */
 	uint64_t carrier_changes;
-	uint64_t reserved[3];
+	uint64_t tx_partition; /* dropped: the host there shares no partition with this one */
+	uint64_t rx_partition; /* the same of what came */
+	uint64_t reserved[1];
 };
 /* cffi: end */
 NUPA_ASSERT_SIZE(struct nupa_net_counters, 128);

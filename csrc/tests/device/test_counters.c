@@ -146,8 +146,10 @@ TEST(a_datagram_to_no_queue_pair_or_one_that_is_not_ready)
 
 TEST(datagrams_that_no_requester_would_send)
 {
-	const struct nupa_deth deth = { .qkey = TEST_QKEY };
-	const struct nupa_deth group = { .qkey = TEST_QKEY, .is_global = NUPA_DETH_MULTICAST };
+	const struct nupa_deth deth = { .qkey = TEST_QKEY, .pkey = NUPA_PKEY_DEFAULT };
+	const struct nupa_deth group = { .qkey = TEST_QKEY,
+					 .pkey = NUPA_PKEY_DEFAULT,
+					 .is_global = NUPA_DETH_MULTICAST };
 	const uint8_t whole = NUPA_F_FIRST | NUPA_F_LAST;
 	struct nupa_msg messages[] = {
 		{ .op = NUPA_OP_SEND, .flags = NUPA_F_FIRST, .length_bytes = 8, .deth = deth },

@@ -12,7 +12,9 @@
 static void send_plain(struct nupa_engine *engine, uint32_t slot, enum cm_message message,
 		       uint32_t to)
 {
-	struct cm_wire wire = { .family = AF_INET, .ps = RDMA_PS_TCP, .dst_port = 1 };
+	struct cm_wire wire = {
+		.family = AF_INET, .ps = RDMA_PS_TCP, .dst_port = 1, .pkey = NUPA_PKEY_DEFAULT
+	};
 
 	nupa_engine_lock(engine);
 	CHECK(cm_of(engine));

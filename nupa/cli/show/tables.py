@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from nupa.core.channel import Channel
 
 # Fields of struct nupa_net_counters (csrc/segment/layout/layout.h): dropped frames.
-_DROPS = ("tx_unknown", "tx_down", "tx_full", "tx_invalid", "rx_invalid", "rx_refused")
+_DROPS = (
+    "tx_unknown",
+    "tx_down",
+    "tx_full",
+    "tx_invalid",
+    "tx_partition",
+    "rx_invalid",
+    "rx_refused",
+    "rx_partition",
+)
 
 
 def tables(

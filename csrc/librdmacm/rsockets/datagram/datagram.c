@@ -24,9 +24,21 @@ static int post_arrival(struct rs_datagrams *d, uint32_t slot)
 	return ibv_post_recv(d->qp, &wr, &bad);
 }
 
+/* The first partition of this host. */
+static uint16_t pkey_index_of(struct ibv_context *verbs)
+{
+	uint16_t pkey;
+
+	for (int index = 0; !ibv_query_pkey(verbs, 1, index, &pkey); index++)
+		if (pkey)
+			return (uint16_t)index;
+	return 0;
+}
+
 static int make_ready(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT,
+				    .pkey_index = pkey_index_of(qp->context),
 				    .port_num = 1,
 				    .qkey = RDMA_UDP_QKEY };
 	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR };
