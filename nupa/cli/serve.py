@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         before = [signal.signal(number, lambda *_: server.stop()) for number in numbers]
         try:
-            server.run(lambda: _greet(args, name, server, made))
+            server.run(lambda: _greet(args, name, server, made), service.close)
         finally:
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvicorn
+from starlette.concurrency import run_in_threadpool
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nupa.base.errors import LocalError
@@ -98,9 +99,16 @@ class HttpServer:
         shown = f"[{address}]" if ":" in address else address
         return f"{'https' if self._tls else 'http'}://{shown}:{port}"
 
-    def run(self, started: Callable[[], None] = lambda: None) -> None:
-        """Serves until stop(), then closes; calls *started* once it does."""
-        self._server.at_start = started
+    def run(
+        self,
+        started: Callable[[], None] = lambda: None,
+        ending: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Serves until stop(), then closes.
+
+        *started* is called once it serves; *ending*, in a thread, when it stops: it ends streams.
+        """
+        self._server.at_start, self._server.at_end = started, ending
         try:
             self._server.run(sockets=[self._socket])
         finally:
@@ -130,6 +138,7 @@ class _Uvicorn(uvicorn.Server):
     """uvicorn without signal handlers of its own: the caller has them."""
 
     at_start: Callable[[], None]
+    at_end: Callable[[], None]
 
     def capture_signals(self) -> ExitStack:  # type: ignore[override]
         return ExitStack()
@@ -137,6 +146,10 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.at_start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await run_in_threadpool(self.at_end)
+        await super().shutdown(sockets)
 
 
 class _Protocol(H11Protocol):

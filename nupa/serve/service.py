@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nupa.base.closing import Closing
 from nupa.fabric import Fabric
+from nupa.live.observed import Observed
 from nupa.live.snapshots import Snapshots
 from nupa.serve.access.accounts import Accounts, Caller
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from starlette.requests import HTTPConnection
 
@@ -53,10 +54,38 @@ class Service(Closing):
         self.snapshots = snapshots or Snapshots(name, SNAPSHOT_S)
         self.accounts = accounts or Accounts()
         self._change_lock = threading.Lock()
+        self._read_lock = threading.Lock()
+        self._observed: Observed | None = None
+        self._closing = ExitStack()
+
+    def at_close(self, call: Callable[[], object]) -> None:
+        """Has *call* called by close(), the last one first."""
+        self._closing.callback(call)
 
     def close(self) -> None:
-        """Ends the streams of snapshots."""
+        """Ends all streams and threads."""
+        self._closing.close()
         self.snapshots.close()
+        with self._read_lock:
+            self._drop()
+
+    def read(self) -> dict[str, Any]:
+        """Returns the fabric as it is now, as Fabric.show(lists=False).
+
+        For requests that follow changes; all others read snapshots.  LocalError: it is gone
+        (ENOENT); FabricError: it is damaged.
+        """
+        with self._read_lock:
+            if self._observed is not None and self._observed.gone:
+                self._drop()
+            if self._observed is None:
+                self._observed = Observed.open(self.name)
+            return self._observed.show(lists=False)
+
+    def _drop(self) -> None:
+        if self._observed is not None:
+            self._observed.close()
+            self._observed = None
 
     @contextmanager
     def changing(self) -> Iterator[Fabric]:

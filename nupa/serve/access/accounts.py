@@ -65,7 +65,10 @@ class Account:
 
 @dataclass
 class LoginSession:
-    """A session: `X-Auth-Token` carries its token.  Times are of time.monotonic()."""
+    """A session: `X-Auth-Token` carries its token.
+
+    created: seconds since the epoch; used: the time of its last request, of time.monotonic().
+    """
 
     id: str
     name: str
@@ -171,7 +174,7 @@ class Accounts:
                 raise AccountError("", f"{SESSIONS_MAX} sessions are open, which is the limit")
             self._number += 1
             token = secrets.token_urlsafe(32)
-            session = LoginSession(str(self._number), caller.name, token, client, now, now)
+            session = LoginSession(str(self._number), caller.name, token, client, time.time(), now)
             self._sessions[session.id] = session
             return session
 
