@@ -35,6 +35,7 @@ HEADERS = (
     "segment/layout/control_layout.h",
     "segment/control/control.h",
     "segment/control/event.h",
+    "segment/control/share.h",
     "segment/layout/resource_layout.h",
     "segment/resource/resource.h",
     "segment/ring/lines.h",

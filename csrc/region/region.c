@@ -3,6 +3,7 @@
 #include "region/region.h"
 
 #include "region/region_internal.h"
+#include "segment/control/share.h"
 
 #include <errno.h>
 #include <string.h>
@@ -175,6 +176,8 @@ int nupa_region_alloc(struct nupa_fabric *fabric, uint32_t slot,
 	rc = wish_for(fabric, wish, &body);
 	if (!rc)
 		rc = nupa_region_own(fabric, slot, wish->pid, &body);
+	if (!rc && !nupa_tenant_may_own(fabric, body.host, body.tag))
+		rc = -EACCES;
 	if (!rc && !nupa_region_sound(fabric, &body))
 		rc = -EINVAL;
 	if (!rc && body.ways != 1)
@@ -221,6 +224,8 @@ int nupa_region_publish(struct nupa_fabric *fabric, const struct nupa_region_inf
 	if (rc)
 		return rc == -ENOMEM ? -EINVAL : rc;
 	rc = nupa_region_own(fabric, wish->slot, (uint32_t)getpid(), &body);
+	if (!rc && !nupa_tenant_may_own(fabric, body.host, body.tag))
+		rc = -EACCES;
 	if (rc)
 		return rc;
 	memcpy(body.pieces, wish->pieces, sizeof(body.pieces));

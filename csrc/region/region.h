@@ -51,8 +51,8 @@ struct nupa_quota {
 /* Makes a region with memory of its own, zeroed and backed: one piece.  `slot` is the caller's own,
  * or 0.  `wish->pid` is the caller's, or 0 for the host (slot 0 only).  -EDQUOT: the host's quota.
  * -ENOMEM: no run of free extents.  -ENOSPC: the file system is full.  -ENFILE: the table is full.
- * -EINVAL: no such host, size or text.  -EPERM: not its slot or pid.  -EOPNOTSUPP: several machines
- * share the fabric, so a process needs a slot. */
+ * -EINVAL: no such host, size or text.  -EPERM: not its slot or pid.  -EACCES: the tag is another
+ * tenant's.  -EOPNOTSUPP: several machines share the fabric, so a process needs a slot. */
 int nupa_region_alloc(struct nupa_fabric *fabric, uint32_t slot,
 		      const struct nupa_region_info *wish, struct nupa_region_info *out);
 /* Makes a region over pieces of the pool that the caller has (wish->slot, as above).  The
@@ -83,10 +83,10 @@ int nupa_region_quota(struct nupa_fabric *fabric, uint32_t host, struct nupa_quo
 /* An attachment of this process to the host; 0: it has none. */
 uint32_t nupa_region_slot(struct nupa_fabric *fabric, uint32_t host);
 /* A window of this process on host *host* begins, ends.  The memory is backed.  *mapping* names it.
- * It counts until map_end, or the process's end.  -EACCES: the host may not.  -ESTALE: gone or
- * revoked.  -ENETDOWN: a link between the host and the memory is down.  -ENFILE: too many windows.
- * -ENOSPC: the file system is full.  -EOPNOTSUPP: several machines share the fabric, and this
- * process is not attached to the host. */
+ * It counts until map_end, or the process's end.  -EACCES: the host may not.  -EPERM: the memory is
+ * another tenant's.  -ESTALE: gone or revoked.  -ENETDOWN: a link between the host and the memory
+ * is down.  -ENFILE: too many windows. -ENOSPC: the file system is full.  -EOPNOTSUPP: several
+ * machines share the fabric, and this process is not attached to the host. */
 int nupa_region_map_begin(struct nupa_fabric *fabric, uint64_t id, uint32_t host,
 			  struct nupa_region_info *out, uint32_t *mapping);
 /* -EINVAL: not a window of this process, or no longer. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions ended, shared with others, and given to another owner. */
 #include "region/region_internal.h"
+#include "segment/control/share.h"
 
 #include <errno.h>
 #include <string.h>
@@ -89,7 +90,8 @@ int nupa_region_adopt(struct nupa_fabric *fabric, uint64_t id, const struct nupa
 	former = body.host;
 	if (!body.orphan)
 		rc = -EALREADY;
-	else if (!nupa_region_shares(&body, wish->host))
+	else if (!nupa_region_shares(&body, wish->host) ||
+		 !nupa_tenants_share(fabric, wish->host, body.host, body.tag))
 		rc = -EACCES;
 	if (!rc) {
 		body.host = wish->host;

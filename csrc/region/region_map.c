@@ -2,6 +2,7 @@
  * Windows, as the table of regions counts them.  Each has a place of its own.  Its process frees
  * the place, or the process that finds the former dead. */
 #include "region/region_internal.h"
+#include "segment/control/share.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -186,6 +187,8 @@ static int look(struct nupa_fabric *fabric, const struct nupa_regions *t, uint64
 		return -ESTALE;
 	if (host != out->host && !(out->share[host / 64] >> host % 64 & 1))
 		return -EACCES;
+	if (!nupa_tenants_share(fabric, host, out->host, out->tag))
+		return -EPERM;
 	return nupa_region_linked(fabric, host, out->home, &out->links) ? 0 : -ENETDOWN;
 }
 

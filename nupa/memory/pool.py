@@ -136,7 +136,12 @@ class Leak(NamedTuple):
     why: str
 
 
+_TENANT = {
+    errno.EACCES: "its tag is a device of another tenant's partition: `nupa partition ls` lists "
+    "them; take another tag",
+}
 _PUBLISH = {
+    **_TENANT,
     errno.EINVAL: "the pieces are not whole multiples of the granularity, or are outside the pool",
     errno.EPERM: "the pieces are not pool memory of this process",
 }
@@ -174,13 +179,14 @@ class Pool:
         The region goes with this process; if others share it, it becomes an orphan.  With *keep* it
         belongs to the host itself and stays until it is freed.
 
-        LocalError: no such host or size, or past the host's quota (EDQUOT); FabricError: the pool
-        (ENOMEM) or the file system (ENOSPC) has no room.
+        LocalError: no such host or size, past the host's quota (EDQUOT), or the tag is another
+        tenant's (EACCES); FabricError: the pool (ENOMEM) or the file system (ENOSPC) has no room.
         """
         fabric, what = self._fabric, f"cannot allocate a region of {size} bytes"
         wish = self._wish(size, tag, share, host, coherence, keep)
         made = ffi.new("struct nupa_region_info *")
-        check_region(lib.nupa_region_alloc(fabric.handle, wish.slot, wish, made), what)
+        rc = lib.nupa_region_alloc(fabric.handle, wish.slot, wish, made)
+        check_region(rc, what, _TENANT.get(-rc, ""))
         return Region(fabric, info_of(made))
 
     def publish(

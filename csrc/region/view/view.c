@@ -192,6 +192,13 @@ static int explain_begin(int rc, uint32_t host, char *why, size_t why_bytes)
 	if (rc == -EACCES)
 		return nupa_explain(rc, why, why_bytes,
 				    "it is not shared with host %u: its owner shares it", host);
+	if (rc == -EPERM)
+		return nupa_explain(
+		    -EACCES, why, why_bytes,
+		    "it belongs to another tenant than host %u: `nupa host ls` lists "
+		    "tenants, `nupa partition join PARTITION device:TAG` gives a tenant "
+		    "the memory of a tag",
+		    host);
 	if (rc == -ESTALE)
 		return nupa_explain(rc, why, why_bytes, "it is gone: it was freed, or taken away");
 	if (rc == -ENETDOWN)

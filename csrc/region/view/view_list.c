@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "region/region.h"
 #include "region/view/view_internal.h"
+#include "segment/control/share.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -81,7 +82,8 @@ static bool settle(struct nupa_view *view)
 	rc = nupa_region_find(view->fabric, view->region, &info);
 	if (rc == -EAGAIN)
 		return false;
-	if (rc || info.state != NUPA_REGION_LIVE)
+	if (rc || info.state != NUPA_REGION_LIVE ||
+	    !nupa_tenants_share(view->fabric, view->host, info.host, info.tag))
 		lose(view, NUPA_VIEW_REVOKED);
 	else if (!nupa_region_linked(view->fabric, view->host, view->home_host, &downs) ||
 		 downs != view->links)

@@ -133,14 +133,22 @@ class Partition:
             self._read()
             rc = lib.nupa_member_join(self._fabric.handle, wish, keep_default, why, WHY_BYTES)
         check(rc, f"cannot add {member} to partition {self.name}", text(why))
+        self._tell_windows(wish)
 
     def leave(self, member: str | int | HostInfo | Member) -> None:
         """Takes a member out.  LocalError: it is none (ENOENT)."""
         why = ffi.new("char[]", WHY_BYTES)
         with self._fabric.control_lock():
             self._read()
-            rc = lib.nupa_member_leave(self._fabric.handle, self._wish(member), why, WHY_BYTES)
+            wish = self._wish(member)
+            rc = lib.nupa_member_leave(self._fabric.handle, wish, why, WHY_BYTES)
         check(rc, f"cannot take {member} out of partition {self.name}", text(why))
+        self._tell_windows(wish)
+
+    def _tell_windows(self, member: Any) -> None:
+        """Lets windows on memory of a tag be lost where its tenant has changed."""
+        if member.kind == lib.NUPA_MEMBER_DEVICE:
+            lib.nupa_region_links_changed(self._fabric.handle)
 
     def _wish(self, member: str | int | HostInfo | Member) -> Any:
         wish = ffi.new("struct nupa_member *")

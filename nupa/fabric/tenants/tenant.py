@@ -161,6 +161,8 @@ class Tenant:
         why = ffi.new("char[]", WHY_BYTES)
         rc = lib.nupa_tenant_assign(self._fabric.handle, host, tenant, why, WHY_BYTES)
         check(rc, f"cannot change the hosts of tenant {self.name}", text(why))
+        # Windows on regions of another tenant are lost.
+        lib.nupa_region_links_changed(self._fabric.handle)
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain values, as `nupa show --json` prints them."""
