@@ -19,7 +19,8 @@ struct nupa_interface {
 	uint32_t open_host;
 	bool coalesces;              /* the kernel takes coalesced frames, and so does this one's */
 	bool ready;                  /* it may have more */
-	bool blocked;                /* a frame of it waits for room */
+	bool blocked;                /* a frame of it waits, for room or its rate */
+	bool muted;                  /* the pump does not look for more, until it may go */
 	bool lost;                   /* its device is gone */
 	bool fenced;                 /* its attachment is: by the engine, under its lock */
 	int wake;                    /* the pump's, written when it is fenced */

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE
 #include "netdev/netdev.h"
 
+#include "base/clock.h"
 #include "base/explain.h"
 #include "netdev/interface.h"
 
@@ -24,6 +25,9 @@
 
 /* The interval at which a receiver in another process is asked for room. */
 #define ROOM_POLL_NS 50000
+
+/* How long a frame waits for its rate before the rate is looked at again: it may have changed. */
+#define RATE_POLL_NS 10000000u
 
 struct nupa_pump {
 	struct nupa_fabric *fabric;
@@ -48,10 +52,20 @@ static void lose(struct nupa_pump *pump, struct nupa_interface *interface)
 
 enum rest { REST_NONE, REST_SHORT, REST_LONG };
 
-static int wait_for_events(struct nupa_pump *pump, enum rest rest)
+static uint64_t earlier(uint64_t a, uint64_t b)
 {
+	return a < b ? a : b;
+}
+
+/* until_ns: when a frame may go by its rate, or UINT64_MAX. */
+static int wait_for_events(struct nupa_pump *pump, enum rest rest, uint64_t until_ns)
+{
+	const uint64_t now_ns = until_ns == UINT64_MAX ? 0 : nupa_clock_ns();
+	const uint64_t ns = until_ns > now_ns ? until_ns - now_ns : 0;
 	const struct timespec no_time = { 0, 0 }, room_time = { 0, ROOM_POLL_NS };
-	const struct timespec *timeout[] = { &no_time, &room_time, NULL };
+	const struct timespec rate_time = { 0, ns < RATE_POLL_NS ? (long)ns : RATE_POLL_NS };
+	const struct timespec *timeout[] = { &no_time, &room_time,
+					     until_ns == UINT64_MAX ? NULL : &rate_time };
 	struct epoll_event events[64];
 	int n;
 
@@ -63,7 +77,8 @@ static int wait_for_events(struct nupa_pump *pump, enum rest rest)
 	}
 	n = epoll_pwait2(pump->epoll, events, 64, timeout[rest], NULL);
 	if (n < 0 && errno == ENOSYS) /* before Linux 5.11 */
-		n = epoll_wait(pump->epoll, events, 64, rest == REST_LONG ? -1 : (int)rest);
+		n = epoll_wait(pump->epoll, events, 64,
+			       rest == REST_LONG && until_ns == UINT64_MAX ? -1 : (int)rest);
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
 	for (int i = 0; i < n; i++) {
@@ -77,6 +92,18 @@ static int wait_for_events(struct nupa_pump *pump, enum rest rest)
 	return 0;
 }
 
+/* Frames that wait behind one that may not go yet would let each epoll return at once. */
+static void mute(struct nupa_pump *pump, struct nupa_interface *interface, bool muted)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = interface };
+
+	if (interface->muted == muted)
+		return;
+	interface->muted = muted;
+	/* A device that is gone is found by the next read. */
+	(void)epoll_ctl(pump->epoll, muted ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, interface->fd, &event);
+}
+
 static bool is_fenced(const struct nupa_pump *pump)
 {
 	for (const struct nupa_interface *at = pump->interfaces; at; at = at->next)
@@ -88,9 +115,10 @@ static bool is_fenced(const struct nupa_pump *pump)
 int nupa_pump_run(struct nupa_pump *pump, int *host)
 {
 	enum rest rest = REST_NONE;
+	uint64_t until_ns = UINT64_MAX;
 
 	for (;;) {
-		int error = wait_for_events(pump, rest);
+		int error = wait_for_events(pump, rest, until_ns);
 		uint64_t count;
 
 		if (error)
@@ -101,6 +129,7 @@ int nupa_pump_run(struct nupa_pump *pump, int *host)
 			return is_fenced(pump) ? -ESTALE : 0;
 		}
 		rest = REST_LONG;
+		until_ns = UINT64_MAX;
 		for (struct nupa_interface *at = pump->interfaces; at; at = at->next) {
 			if (!at->ready && !at->blocked)
 				continue;
@@ -110,7 +139,10 @@ int nupa_pump_run(struct nupa_pump *pump, int *host)
 				lose(pump, at);
 				return -ENODEV;
 			}
-			if (at->blocked)
+			mute(pump, at, at->blocked && nupa_net_waits_until_ns(at->net));
+			if (at->muted)
+				until_ns = earlier(until_ns, nupa_net_waits_until_ns(at->net));
+			else if (at->blocked)
 				rest = rest == REST_NONE ? rest : REST_SHORT;
 			else if (at->ready)
 				rest = REST_NONE;

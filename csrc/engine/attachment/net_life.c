@@ -111,6 +111,7 @@ void nupa_net_close(struct nupa_net *net)
 	engine->net = NULL;
 	nupa_engine_unlock(engine);
 	nupa_engine_detach(engine);
+	free(net->paces);
 	free(net->scratch);
 	free(net);
 }

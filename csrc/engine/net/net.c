@@ -192,7 +192,9 @@ static void go_back(struct nupa_net *net)
 
 bool nupa_net_may_coalesce(struct nupa_net *net, uint32_t host)
 {
+	/* A frame that is open cannot wait for a rate. */
 	return net->room_channel && net->room_channel->peer == slot_of(net, host) &&
+	       !nupa_net_is_rated(net, host) &&
 	       nupa_load_relaxed(&net->room_channel->peer_slot->net_queue) & NUPA_NET_COALESCED;
 }
 
@@ -273,6 +275,16 @@ static bool is_stalled(struct nupa_net *net, uint32_t host, const struct nupa_ch
 	return false;
 }
 
+/* Keeps the frame for nupa_net_retry. */
+static void keep(struct nupa_net *net, uint32_t host, uint32_t frame_bytes)
+{
+	if (net->room != net->scratch)
+		memcpy(net->scratch, net->room, frame_bytes);
+	net->kept_bytes = frame_bytes;
+	net->kept_host = host;
+	net->kept_since_ns = net->engine->now_ns();
+}
+
 bool nupa_net_send(struct nupa_net *net, uint32_t host, uint32_t frame_bytes)
 {
 	struct nupa_channel *channel;
@@ -285,6 +297,10 @@ bool nupa_net_send(struct nupa_net *net, uint32_t host, uint32_t frame_bytes)
 	if (unlikely(!channel)) {
 		COUNT(net, tx_down, 1);
 		return true;
+	}
+	if (unlikely(net->engine->rates) && !nupa_net_may_go(net, host, frame_bytes)) {
+		keep(net, host, frame_bytes);
+		return false;
 	}
 	if (likely(net->room_channel == channel)) {
 		publish(net, channel, nupa_tx_next(&channel->tx), frame_bytes, NUPA_F_LAST);
@@ -300,11 +316,7 @@ bool nupa_net_send(struct nupa_net *net, uint32_t host, uint32_t frame_bytes)
 		COUNT(net, tx_full, 1);
 		return true;
 	}
-	if (net->room != net->scratch)
-		memcpy(net->scratch, net->room, frame_bytes);
-	net->kept_bytes = frame_bytes;
-	net->kept_host = host;
-	net->kept_since_ns = net->engine->now_ns();
+	keep(net, host, frame_bytes);
 	return false;
 }
 
@@ -312,6 +324,11 @@ bool nupa_net_retry(struct nupa_net *net)
 {
 	struct nupa_channel *channel = channel_to(net, net->kept_host);
 
+	if (channel && unlikely(net->waits_until_ns)) {
+		if (!nupa_net_may_go(net, net->kept_host, net->kept_bytes))
+			return false;
+		net->kept_since_ns = net->engine->now_ns();
+	}
 	if (!channel) {
 		COUNT(net, tx_down, 1);
 	} else if (copy_to(net, channel, net->scratch, net->kept_bytes)) {
@@ -323,6 +340,7 @@ bool nupa_net_retry(struct nupa_net *net)
 		COUNT(net, tx_full, 1);
 	}
 	net->kept_bytes = 0;
+	net->waits_until_ns = 0;
 	return true;
 }
 
@@ -337,6 +355,8 @@ void nupa_net_flood(struct nupa_net *net, uint32_t frame_bytes)
 		if (!nupa_net_reaches(net, host) || !nupa_net_shares(net, host))
 			continue;
 		channel = channel_to(net, host);
+		if (unlikely(net->engine->rates))
+			nupa_net_charge(net, host, frame_bytes);
 		if (channel && channel == net->room_channel)
 			room_is_one = true;
 		else if (!channel)

@@ -59,11 +59,13 @@ bool nupa_net_may_coalesce(struct nupa_net *net, uint32_t host);
 bool nupa_net_reaches(struct nupa_net *net, uint32_t host);
 /* Whether that host shares a partition with this one; otherwise neither learns of the other. */
 bool nupa_net_shares(struct nupa_net *net, uint32_t host);
-/* Sends the frame, or drops and counts it.  False: the receiver has no room, and the frame is kept.
- * Call nupa_net_retry until it returns true, before asking for the next room.
- */
+/* Sends the frame, or drops and counts it.  False: the receiver has no room or a rate does not
+ * allow it yet, and the frame is kept.  Call nupa_net_retry until it returns true, before asking
+ * for the next room. */
 bool nupa_net_send(struct nupa_net *net, uint32_t host, uint32_t frame_bytes);
 bool nupa_net_retry(struct nupa_net *net);
+/* When the frame that is kept may go by its rate, in ns; 0: it waits for room. */
+uint64_t nupa_net_waits_until_ns(const struct nupa_net *net);
 /* To all other hosts; who has no room loses it. */
 void nupa_net_flood(struct nupa_net *net, uint32_t frame_bytes);
 

@@ -449,6 +449,10 @@ static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t in
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_LEN_ERR);
 	}
 	if (unlikely(wqe->ah_host == NUPA_AH_GROUP)) {
+		if (unlikely(qp->rated) && !wqe->by_message &&
+		    !nupa_pace_request(qp, wqe->length_bytes))
+			return false;
+		wqe->by_message = 1; /* it is booked, once for all members */
 		if (!nupa_mcast_issue(qp, wqe))
 			return false;
 		nupa_stall_over(qp);
