@@ -54,8 +54,8 @@ examples:
   nupa partition ls --json | jq '.[] | select(.tenant == "red")'
 """
 _JOIN_EPILOG = """\
-MEMBER is a host by name or number, accelerator:ID (UALink), or device:NAME (a CXL device, or a tag
-of dynamic capacity or of a pool region).  The first partition of a host takes the place of the
+MEMBER is a host by name or number, accelerator:ID (UALink), device:NAME (a CXL device as sld4, or
+the tag of a pool region), or tag:UUID (of CXL dynamic capacity).  The first partition of a host takes the place of the
 default one, at index 0 of its P_Key table, so unmodified programs use it.  Joining again changes
 membership, rate and service level.
 
@@ -65,6 +65,7 @@ examples:
   nupa partition join storage host3 --keep-default
   nupa partition join training accelerator:7 accelerator:8
   nupa partition join red-data device:weights
+  nupa partition join red-data tag:6ba7b810-9dad-11d1-80b4-00c04fd430c8
 """
 _LEAVE_EPILOG = """\
 examples:
@@ -200,14 +201,18 @@ def _ls(args: argparse.Namespace, fabric: Fabric) -> None:
 
 
 def _member(member: dict[str, Any]) -> str:
+    from nupa.fabric.tenants.devices import tag_of
+
     name = member["name"] if member["kind"] == "host" else f"{member['kind']}:{member['name']}"
+    tag = tag_of(member["name"]) if member["kind"] == "device" else None
+    name = f"tag:{tag}" if tag else name
     return f"({name})" if member["membership"] == "limited" else name
 
 
 def _join(args: argparse.Namespace, fabric: Fabric) -> None:
     partition = _find(fabric, args.partition)
     level = partition.service_level if args.service_level is None else args.service_level
-    for member in args.members:
+    for member in map(_named, args.members):
         partition.join(
             member,
             "limited" if args.limited else "full",
@@ -219,5 +224,21 @@ def _join(args: argparse.Namespace, fabric: Fabric) -> None:
 
 def _leave(args: argparse.Namespace, fabric: Fabric) -> None:
     partition = _find(fabric, args.partition)
-    for member in args.members:
+    for member in map(_named, args.members):
         partition.leave(member)
+
+
+def _named(member: str) -> str:
+    """Returns a member as Partition.join() takes it.  LocalError: not a UUID behind `tag:`."""
+    from uuid import UUID
+
+    from nupa.base.errors import LocalError
+    from nupa.fabric.tenants.devices import tag_name
+
+    kind, _, tag = member.partition(":")
+    if kind != "tag":
+        return member
+    try:
+        return f"device:{tag_name(UUID(tag))}"
+    except ValueError:
+        raise LocalError(f"{member!r}: write 32 hexadecimal digits behind `tag:`") from None

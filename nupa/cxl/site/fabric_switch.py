@@ -16,6 +16,7 @@ from nupa.cxl.media.pool_store import PoolStore
 from nupa.cxl.site.fabric_ports import FabricWire, Follower
 from nupa.cxl.site.publish import Publisher
 from nupa.cxl.site.site import Site
+from nupa.cxl.site.tenancy import keep_apart
 from nupa.topology.topology import MEMORY_STEP_BYTES, MemoryConfig
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class FabricSite(Site):
         )
         for virtual, host in zip(self.switch.virtual, fabric.hosts, strict=True):
             virtual.name = host.name
+        keep_apart(self, fabric)
         self.on_host.append(self._publish)
         self._follower = Follower(fabric, self.lock, self._follow)
         self._follower.follow()

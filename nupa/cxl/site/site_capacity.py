@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from nupa.cxl.function.cci import require
 from nupa.cxl.media.dcd import DynamicCapacity, Policy
 from nupa.cxl.media.extents import NO_TAG, DcRegion, Extent
 from nupa.cxl.media.media import Media
@@ -13,7 +14,9 @@ from nupa.cxl.media.media import Media
 
 class WillingCapacity(DynamicCapacity):
     """Dynamic capacity that answers for hosts without a driver (*listens*(host): whether there is
-    one): they accept offers, and release what they are asked for.  A driver answers by itself."""
+    one): they accept offers, and release what they are asked for.  A driver answers by itself.
+
+    CommandError: the site has an *objection* to a host's having a tag."""
 
     def __init__(
         self,
@@ -25,6 +28,8 @@ class WillingCapacity(DynamicCapacity):
     ) -> None:
         super().__init__(media, regions, hosts=hosts)
         self.listens = listens
+        #: Tells why a host may not have capacity of a tag; empty: it may.
+        self.objection: Callable[[int, UUID], str] = lambda _host, _tag: ""
 
     def add(
         self,
@@ -36,6 +41,8 @@ class WillingCapacity(DynamicCapacity):
         policy: Policy = Policy.FREE,
         extents: Sequence[tuple[int, int]] = (),
     ) -> list[Extent]:
+        why = self.objection(number, tag) if tag != NO_TAG else ""
+        require(not why, why=why)
         offer = super().add(number, index, size, tag=tag, policy=policy, extents=extents)
         if not self.listens(number):
             self.accept(number, _places(offer))

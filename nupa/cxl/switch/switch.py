@@ -77,6 +77,8 @@ class Switch:
         #: between(upstream, downstream): the ports on the way from one physical port to
         #: another, of stacked switches (nupa/cxl/switch/stack.py); None: there is no way.
         self.between: Callable[[int, int], tuple[Port, ...] | None] = lambda _up, _down: ()
+        #: objection(host, port, ld): why a host may not have a device or an LD; empty: it may.
+        self.objection: Callable[[int, PhysicalPort, int | None], str] = lambda *_: ""
         #: watcher(vcs, vppb, change, failed): called after each change of a vPPB.
         self.watchers: list[Callable[[int, int, VppbChange, bool], None]] = []
         self.virtual = [
@@ -159,6 +161,9 @@ class Switch:
                 raise SwitchError(f"LD {ld} at port {port} has no memory: allocate some first")
         elif ld is not None:
             raise SwitchError(f"port {port} has no multi-logical device: it is bound as a whole")
+        why = self.objection(virtual.usp.number, there, ld)
+        if why:
+            raise SwitchError(f"{virtual.name} cannot have port {port}: {why}")
         if ld in there.bound or None in there.bound:
             what = f"port {port}" if ld is None else f"LD {ld} at port {port}"
             raise SwitchError(f"{what} is already bound to {self._holder(there, ld)}")

@@ -96,6 +96,15 @@ def test_a_refusal_is_one_line_that_says_why(nupa: Nupa, words: list[str], said:
     assert said in nupa.fails(*words)
 
 
+def test_a_tag_of_dynamic_capacity_is_a_uuid(nupa: Nupa) -> None:
+    tag = "tag:6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+    nupa("join", "red-data", tag)
+    assert f"host0,host1,{tag}\n" in nupa("ls")
+    nupa("leave", "red-data", tag)
+    assert "tag:" not in nupa("ls")
+    assert "'tag:7': write 32 hexadecimal digits" in nupa.fails("join", "red-data", "tag:7")
+
+
 def test_an_accelerator_is_in_one_virtual_pod(nupa: Nupa) -> None:
     nupa("add", "a", "--kind", "vpod")
     nupa("add", "b", "--kind", "vpod")
