@@ -42,6 +42,7 @@ for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
 
 #: Matrices of real programs and long runs, below tests/: `make check` has them, `make test` not.
 SLOW = (
+    "browser/",
     "ecosystem/",
     "net/traffic/test_bulk.py",
     "net/measure/test_benchmarks.py",

@@ -56,6 +56,25 @@ class Browser:
         self.driver.set_script_timeout(PATIENCE_S)
         return self.driver.execute_async_script(f"window.{name}.then(arguments[0])")  # type: ignore[no-untyped-call]
 
+    def click(self, selector: str) -> None:
+        """Clicks on an element, which may be one of SVG."""
+        self.run(
+            "document.querySelector(arguments[0])"
+            ".dispatchEvent(new MouseEvent('click', { bubbles: true }))",
+            selector,
+        )
+
+    def texts(self, selector: str) -> list[str]:
+        return self._each(selector, "textContent")
+
+    def labels(self, selector: str) -> list[str]:
+        return self._each(selector, "ariaLabel")
+
+    def _each(self, selector: str, name: str) -> list[str]:
+        script = "return [...document.querySelectorAll(arguments[0])].map((n) => n[arguments[1]])"
+        found: list[str] = self.run(script, selector, name)
+        return found
+
     def errors(self) -> list[str]:
         return [
             entry["message"]
@@ -64,13 +83,13 @@ class Browser:
         ]
 
     def requests(self) -> list[str]:
-        """Returns the addresses that the page asked for since open()."""
+        """Returns the addresses that the browser asked for since open(), but for its own pages."""
         found = []
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
                 found.append(message["params"]["request"]["url"])
-        return found
+        return [url for url in found if not url.startswith(("data:", "chrome:", "about:"))]
 
     def accessible(self) -> list[dict[str, Any]]:
         """Returns the nodes of the accessibility tree that are not ignored."""

@@ -58,7 +58,8 @@ export function itemsOf(hosts, total) {
   const items = [];
   for (let at = 0; at < hosts.length; at += GROUP) {
     const part = hosts.slice(at, at + GROUP);
-    items.push({ id: `${part[0].name} … ${part[part.length - 1].name}`, hosts: part });
+    const last = part[part.length - 1].name;
+    items.push({ id: part.length > 1 ? `${part[0].name} … ${last}` : last, hosts: part });
   }
   return items;
 }

@@ -252,7 +252,7 @@ export class Topology {
       kind: "device",
       place: { x, y },
       node,
-      update: () => devices.map((device) => device.name).join(", "),
+      update: (state) => devices.map(({ id, name }) => state.devices.get(id)?.name ?? name).join(", "),
     });
   }
 
