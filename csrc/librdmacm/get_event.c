@@ -122,6 +122,10 @@ static bool process(struct rdma_event *event, struct rdma_event_channel *channel
 		if (event->event.status)
 			event->event.event = RDMA_CM_EVENT_MULTICAST_ERROR;
 		return true;
+	case RDMA_CM_EVENT_MULTICAST_ERROR:
+		event->group = container_of(event->cm->group, struct rdma_group, cm);
+		event->event.param.ud.private_data = event->group->context;
+		return true;
 	case RDMA_CM_EVENT_USER:
 		event->event.param.arg = event->cm->arg;
 		return true;

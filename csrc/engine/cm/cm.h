@@ -42,7 +42,7 @@ struct nupa_cm_event {
 	struct nupa_cm_id *id;       /* its receiver; CONNECT_REQUEST: the listener */
 	struct nupa_cm_id *child;    /* CONNECT_REQUEST: the new one */
 	void *user;                  /* of id, when the event was got */
-	struct nupa_cm_group *group; /* MULTICAST_JOIN: as given */
+	struct nupa_cm_group *group; /* MULTICAST_JOIN, MULTICAST_ERROR: as given */
 	enum rdma_cm_event_type type;
 	int status;
 	uint64_t arg;              /* RDMA_CM_EVENT_USER */
@@ -103,7 +103,8 @@ int nupa_cm_write_event(struct nupa_cm_id *id, enum rdma_cm_event_type type, int
 			uint64_t arg);
 /* The attributes with which ibv_modify_qp brings the id's QP to attr->qp_state. */
 int nupa_cm_init_qp_attr(struct nupa_cm_id *id, struct ibv_qp_attr *attr, int *mask);
-/* Maps the group and reports MULTICAST_JOIN; the caller attaches its QP.  *mgid for leaving. */
+/* Maps the group and reports MULTICAST_JOIN, or MULTICAST_ERROR where the host is in no partition;
+ * the caller attaches its QP.  *mgid for leaving. */
 int nupa_cm_join(struct nupa_cm_id *id, const struct sockaddr *addr, struct nupa_cm_group *group);
 /* Drops the event of the join if it was not got yet.  Returns how many of the group were got. */
 uint32_t nupa_cm_leave(struct nupa_cm_id *id, struct nupa_cm_group *group);

@@ -85,8 +85,7 @@ static bool own_changed(struct nupa_engine *engine)
 	return changed;
 }
 
-/* The same of the hosts at the other ends of channels; *seen* stays as it was until QPs have been
- * looked at. */
+/* The same of the hosts at the other ends of channels. */
 static bool others_changed(const struct nupa_engine *engine)
 {
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
@@ -109,27 +108,18 @@ static void others_seen(struct nupa_engine *engine)
 	}
 }
 
-static bool is_connected(const struct nupa_qp *qp)
-{
-	return qp->state >= IBV_QPS_RTR && qp->state <= IBV_QPS_SQE;
-}
-
-static void fail(struct nupa_qp *qp)
-{
-	nupa_qp_error(qp);
-	nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
-}
-
 static void follow(struct nupa_qp *qp)
 {
 	const struct nupa_engine *engine = qp->engine;
 
-	if (!is_connected(qp))
+	if (qp->state < IBV_QPS_RTR || qp->state > IBV_QPS_SQE)
 		return;
-	if (nupa_pkey_at(engine->fabric, engine->host, qp->attr.pkey_index) != qp->pkey)
-		fail(qp);
-	else if (qp->type != IBV_QPT_UD)
+	if (nupa_pkey_at(engine->fabric, engine->host, qp->attr.pkey_index) != qp->pkey) {
+		nupa_qp_error(qp);
+		nupa_event_raise_qp(qp, IBV_EVENT_QP_FATAL);
+	} else if (qp->type != IBV_QPT_UD) {
 		nupa_partner_prove(qp);
+	}
 }
 
 void nupa_qp_follow_pkeys(struct nupa_engine *engine)
@@ -144,11 +134,4 @@ void nupa_qp_follow_pkeys(struct nupa_engine *engine)
 			follow(engine->qps[i]);
 	if (own)
 		nupa_event_raise_port(engine, IBV_EVENT_PKEY_CHANGE);
-}
-
-void nupa_qp_fail_all(struct nupa_engine *engine)
-{
-	for (uint32_t i = 0; i < engine->qp_limit; i++)
-		if (engine->qps[i] && is_connected(engine->qps[i]))
-			fail(engine->qps[i]);
 }

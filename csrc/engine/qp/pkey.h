@@ -17,13 +17,10 @@ int nupa_qp_check_pkey(const struct nupa_qp *qp, const struct ibv_qp_attr *attr,
 /* The P_Key of its index, once qp->attr has that. */
 void nupa_qp_take_pkey(struct nupa_qp *qp, int mask, enum ibv_qp_state to);
 
-/* Looks at the P_Key tables after a change (port_epoch).  QPs whose own P_Key is gone fail; those
- * whose partner's host has another table check their partner anew.  Any thread that runs the
- * engine, within 2 ms of the change. */
+/* Looks at the P_Key tables after a change (port_epoch).  QPs whose own P_Key is gone fail, with
+ * IBV_EVENT_QP_FATAL; those whose partner's host has another table check their partner anew.  The
+ * table of a host that leaves the fabric is empty, so all of its QPs fail here.  Any thread that
+ * runs the engine calls it, within 2 ms of the change. */
 void nupa_qp_follow_pkeys(struct nupa_engine *engine);
-
-/* All QPs from RTR on fail, with IBV_EVENT_QP_FATAL.  For a host that leaves the fabric with its
- * table unchanged; the QPs of one whose table was emptied have failed by then. */
-void nupa_qp_fail_all(struct nupa_engine *engine);
 
 #endif

@@ -3,7 +3,6 @@
  * is taken away. */
 #include "tests/support/end.h"
 #include "engine/device/device.h"
-#include "engine/qp/pkey.h"
 #include "segment/control/pkey.h"
 #include "segment/slot/counters.h"
 
@@ -461,22 +460,23 @@ TEST(other_changes_leave_queue_pairs_alone)
 	fabric_close(fabric, a, b);
 }
 
-TEST(all_queue_pairs_of_a_host_fail_together)
+/* As `nupa host remove` does. */
+TEST(a_host_with_an_empty_table_keeps_no_queue_pair)
 {
-	struct nupa_fabric *fabric = test_fabric();
-	struct nupa_engine *engine;
-	struct end *a, *b;
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
 
-	pair_by(fabric, &end_defaults, 0, 0, &a, &b);
-	engine = nupa_engine_of(b->context);
-	nupa_engine_lock(engine);
-	nupa_qp_fail_all(engine);
-	nupa_engine_unlock(engine);
-	end_expect_event(b, IBV_EVENT_QP_FATAL);
-	CHECK_EQ(end_state(b), IBV_QPS_ERR);
-	nupa_engine_lock(engine);
-	nupa_qp_fail_all(engine); /* once is enough */
-	nupa_engine_unlock(engine);
-	expect_no_event(b);
-	fabric_close(fabric, a, b);
+	for (int i = 0; i < 3; i++) {
+		struct nupa_fabric *fabric = test_fabric();
+		struct end_options options = end_defaults;
+		struct end *a, *b;
+
+		options.type = types[i];
+		pair_by(fabric, &options, 0, 0, &a, &b);
+		set(fabric, 1, 0, 0);
+		end_expect_event(b, IBV_EVENT_QP_FATAL);
+		CHECK_EQ(end_state(b), IBV_QPS_ERR);
+		CHECK_EQ(end_modify(b, IBV_QPS_RESET), 0);
+		CHECK_EQ(init_by(b, 0), EINVAL);
+		fabric_close(fabric, a, b);
+	}
 }
