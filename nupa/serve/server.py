@@ -95,9 +95,17 @@ class HttpServer:
         """The address to open; of a Unix socket, its path."""
         if self.place.path is not None:
             return f"unix:{self.place.path}"
-        address, port = self._socket.getsockname()[:2]
+        address, port = self.address
         shown = f"[{address}]" if ":" in address else address
         return f"{'https' if self._tls else 'http'}://{shown}:{port}"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The address and port; of a Unix socket, its path and 0."""
+        if self.place.path is not None:
+            return self.place.path, 0
+        found: tuple[str, int] = self._socket.getsockname()[:2]
+        return found
 
     def run(
         self,

@@ -173,7 +173,7 @@ class Accounts:
             if len(self._sessions) >= SESSIONS_MAX:
                 raise AccountError("", f"{SESSIONS_MAX} sessions are open, which is the limit")
             self._number += 1
-            token = secrets.token_urlsafe(32)
+            token = secrets.token_hex(32)
             session = LoginSession(str(self._number), caller.name, token, client, time.time(), now)
             self._sessions[session.id] = session
             return session

@@ -64,11 +64,15 @@ class EventHub(Closing):
         self._thread: threading.Thread | None = None
         self._closed = False
         self._number = 0
+        self._fabric: Observed | None = None
+        self._after = 0
 
     def join(self, wake: Callable[[], object]) -> EventQueue:
         """Adds a listener, which gets all events from now on."""
         listener = EventQueue(wake)
         with self._changed:
+            if not self._listeners and not self._closed:
+                self._open()
             self._listeners.append(listener)
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(
@@ -106,33 +110,40 @@ class EventHub(Closing):
                 listener.put(record)
 
     def _run(self) -> None:
-        fabric: Observed | None = None
-        after = 0
         while not self._closed:
             with self._changed:
                 if not self._listeners:
+                    self._drop()  # what happens meanwhile is nobody's
                     self._changed.wait_for(lambda: self._closed or self._listeners)
-                    if fabric is not None:  # what happened meanwhile is nobody's
-                        fabric.close()
-                        fabric = None
-            try:
+                fabric = self._fabric
                 if fabric is None or fabric.gone:
-                    if fabric is not None:
-                        fabric.close()
-                    fabric = None
-                    fabric = Observed.open(self._service.name)
-                    after = fabric.events.last
-                for event in fabric.events.follow(after, timeout=_SLICE_S):
-                    after = event.seq
+                    self._drop()
+                    self._open()
+                    fabric = self._fabric
+                if fabric is None:
+                    self._changed.wait_for(lambda: self._closed, _SLICE_S)
+                    continue
+            try:
+                for event in fabric.events.follow(self._after, timeout=_SLICE_S):
+                    self._after = event.seq
                     self.send(record_of(self._service.name, event))
             except (NupaError, OSError):
-                if fabric is not None:
-                    fabric.close()
-                fabric = None
                 with self._changed:
-                    self._changed.wait_for(lambda: self._closed, _SLICE_S)
-        if fabric is not None:
-            fabric.close()
+                    self._drop()
+        with self._changed:
+            self._drop()
+
+    def _open(self) -> None:
+        """Opens the fabric, if it is there, and starts behind its latest event."""
+        if self._fabric is None:
+            with suppress(NupaError, OSError):
+                self._fabric = Observed.open(self._service.name)
+                self._after = self._fabric.events.last
+
+    def _drop(self) -> None:
+        if self._fabric is not None:
+            self._fabric.close()
+            self._fabric = None
 
 
 def record_of(name: str, event: Any) -> Json:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nupa.serve.redfish.errors import RedfishError
-from nupa.serve.redfish.events import EventHub, event_of, test_record
+from nupa.serve.redfish.events import event_of, test_record
 from nupa.serve.redfish.subscriptions import (
     RETRY_ATTEMPTS,
     Subscription,
+    Subscriptions,
     check_destination,
     check_headers,
 )
@@ -30,7 +32,7 @@ _SEVERITIES = ("OK", "Warning", "Critical")
 _REGISTRIES = ("ResourceEvent", "Base")
 #: A comment in the stream after so long without events, which shows clients that have gone.
 _KEEP_ALIVE_S = 15.0
-_PARAMETERS = ("EventId", "EventTimestamp", "Message", "MessageId", "EventGroupId", "Severity")
+_PARAMETERS = ("EventTimestamp", "Message", "MessageId", "EventGroupId", "Severity")
 
 
 def service(view: RedfishView) -> Json:
@@ -84,17 +86,16 @@ def subscription(view: RedfishView, which: str) -> Json:
         "EventDestination.v1_12_0.EventDestination",
         which,
         f"Subscription {which}",
-        Destination=found.destination,
         Context=found.context,
         Protocol="Redfish",
-        SubscriptionType="RedfishEvent",
+        SubscriptionType="RedfishEvent" if found.destination else "SSE",
         EventFormatType="Event",
         DeliveryRetryPolicy="RetryForever",
         RegistryPrefixes=list(found.registries),
         Severities=list(found.severities),
         VerifyCertificate=found.verify,
         Status=status(not found.failures),
-    ) | {"HttpHeaders": []}
+    ) | {"Destination": found.destination or None, "HttpHeaders": []}
 
 
 def add_subscription(view: RedfishView, body: Body) -> str:
@@ -162,6 +163,7 @@ def remove_subscription(view: RedfishView, which: str) -> None:
 def submit_test(view: RedfishView, body: Body) -> None:
     """Sends a test event to all who listen."""
     _need(view)
+    body.take("EventId", str)  # the hub numbers events
     given = {name: body.take(name, str) for name in _PARAMETERS}
     given["MessageArgs"] = body.take("MessageArgs", list)
     body.take("OriginOfCondition", str)
@@ -177,28 +179,44 @@ def submit_test(view: RedfishView, body: Body) -> None:
     view.hub.send(test_record(view, arguments))
 
 
-async def stream(hub: EventHub) -> AsyncIterator[bytes]:
-    """Iterates over events as text/event-stream has them (HTML Living Standard 9.2)."""
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+class Stream:
+    """A stream of events, as text/event-stream has them (HTML Living Standard 9.2).
 
-    def wake() -> None:
+    It has a subscription, which goes with it; it ends when that is deleted.  RedfishError: there
+    are too many.
+    """
+
+    def __init__(self, subscriptions: Subscriptions) -> None:
+        self._subscriptions, self._hub = subscriptions, subscriptions.hub
+        self._loop, self._ready = asyncio.get_running_loop(), asyncio.Event()
+        self._stopped = False
+        context = f"stream-{secrets.token_hex(8)}"
+        self._subscription = subscriptions.add(Subscription("", "", context), self._stop)
+
+    def _stop(self) -> None:
+        self._stopped = True
+        self._wake()
+
+    def _wake(self) -> None:
         with suppress(RuntimeError):  # the loop has been closed meanwhile
-            loop.call_soon_threadsafe(ready.set)
+            self._loop.call_soon_threadsafe(self._ready.set)
 
-    listener = hub.join(wake)
-    try:
-        yield b": events of the fabric\n\n"
-        while not hub.closed:
-            record = listener.take()
-            if record is not None:
-                number = record["EventId"]
-                text = json.dumps(event_of([record], number, None))
-                yield f"id: {number.splitlines()[0]}\ndata: {text}\n\n".encode()
-                continue
-            try:
-                await asyncio.wait_for(ready.wait(), _KEEP_ALIVE_S)
-            except TimeoutError:
-                yield b":\n\n"
-            ready.clear()
-    finally:
-        hub.leave(listener)
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        queue = self._hub.join(self._wake)
+        try:
+            yield b": events of the fabric\n\n"
+            while not (self._stopped or self._hub.closed):
+                record = queue.take()
+                if record is not None:
+                    number = record["EventId"]
+                    event = event_of([record], number, self._subscription.context)
+                    yield f"id: {number}\ndata: {json.dumps(event)}\n\n".encode()
+                    continue
+                try:
+                    await asyncio.wait_for(self._ready.wait(), _KEEP_ALIVE_S)
+                except TimeoutError:
+                    yield b":\n\n"
+                self._ready.clear()
+        finally:
+            self._hub.leave(queue)
+            self._subscriptions.remove(self._subscription.id)

@@ -106,7 +106,9 @@ class RedfishApp:
         _check_accept(request, "text/event-stream")
         headers = _common(["GET"])
         return StreamingResponse(
-            eventservice.stream(self._hub), headers=headers, media_type="text/event-stream"
+            eventservice.Stream(self._subscriptions),
+            headers=headers,
+            media_type="text/event-stream",
         )
 
     def _answer(self, request: Request, data: bytes) -> _Answer:
@@ -123,9 +125,9 @@ class RedfishApp:
 
     def _act(self, request: Request, data: bytes) -> _Answer:
         path, method = request.scope["path"], request.method
+        if method == "POST":  # to a collection, or to its members: DSP0266 7.9
+            path = path.rstrip("/").removesuffix("/Members")
         found = tree.find(path)
-        if found is None and method == "POST" and path.rstrip("/").endswith("/Members"):
-            found = tree.find(path.rstrip("/").removesuffix("/Members"))
         if found is None:
             raise RedfishError("ResourceMissingAtURI", path)
         resource, ids = found
@@ -143,14 +145,15 @@ class RedfishApp:
         _check_type(request)
         content = parse(data) if data or not resource.action else {}
         if method == "PATCH":
-            return self._patch(request, view, resource, ids, content)._replace(headers=allow)
+            answer = self._patch(request, view, resource, ids, content)
+            return answer._replace(headers=answer.headers | allow)
         if resource.action is not None:
             resource.action(view, Body(content), *ids)
             return _Answer(204, None, allow)
         return self._create(request, view, resource, ids, Body(content))
 
     def _read(self, request: Request, body: Json, allow: dict[str, str]) -> _Answer:
-        tag = _etag(body)
+        body, tag = _tagged(body)
         headers = {**allow, "ETag": tag}
         wanted = request.headers.get("if-none-match", "")
         if wanted and tag in [each.strip() for each in wanted.split(",")]:
@@ -178,12 +181,13 @@ class RedfishApp:
         # What was changed may have moved: an account with a new name.
         moved = [content["UserName"]] if "UserName" in content and ids else ids
         after = RedfishView(view.service, view.caller, view.subscriptions)
-        shown = dict(resource.get(after, *moved))
+        shown, tag = _tagged(resource.get(after, *moved))
         for error in refused:
             if error.related and error.related.count("/") == 1:
                 shown[f"{error.related[1:]}@Message.ExtendedInfo"] = [error.info()]
         infos = [error.info() for error in refused]
-        return _Answer(200, shown | ({"@Message.ExtendedInfo": infos} if infos else {}))
+        shown |= {"@Message.ExtendedInfo": infos} if infos else {}
+        return _Answer(200, shown, {"ETag": tag})
 
     def _create(
         self,
@@ -204,8 +208,8 @@ class RedfishApp:
         there = tree.find(uri)
         assert there is not None
         assert there[0].get is not None
-        shown = there[0].get(after, *there[1])
-        return _Answer(201, shown, {"Location": uri, "ETag": _etag(shown)})
+        shown, tag = _tagged(there[0].get(after, *there[1]))
+        return _Answer(201, shown, {"Location": uri, "ETag": tag})
 
     def _check_match(
         self, request: Request, view: RedfishView, resource: tree.Resource, ids: list[str]
@@ -283,6 +287,12 @@ def _schema_name(path: str) -> str:
     """Returns the name of our schema whose CSDL file is at a path, or ""."""
     name = path.removeprefix(f"{ROOT}/Schemas/").removesuffix("_v1.xml")
     return name if path == f"{ROOT}/Schemas/{name}_v1.xml" and name in schemas.names() else ""
+
+
+def _tagged(body: Json) -> tuple[Json, str]:
+    """Returns a resource with its ETag; other documents have the header alone."""
+    tag = _etag(body)
+    return (body | {"@odata.etag": tag} if "@odata.id" in body else body), tag
 
 
 def _etag(body: Json) -> str:

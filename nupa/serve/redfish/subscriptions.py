@@ -8,7 +8,7 @@ import json
 import ssl
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from nupa.base.closing import Closing
@@ -16,6 +16,8 @@ from nupa.serve.redfish.errors import RedfishError
 from nupa.serve.redfish.events import EventHub, event_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nupa.serve.redfish.view import Json
 
 SUBSCRIPTIONS_MAX = 16
@@ -27,7 +29,10 @@ _HEADERS_MAX = 16
 
 @dataclass
 class Subscription:
-    """A destination of events; context: what its events carry to tell it which it is."""
+    """A destination of events; context: what its events carry to tell it which it is.
+
+    The destination of a stream of events is "": it goes with its connection.
+    """
 
     id: str
     destination: str
@@ -70,13 +75,15 @@ class Subscriptions(Closing):
         self.hub = hub
         self.retry_interval_s = retry_interval_s
         self._lock = threading.Lock()
-        self._found: dict[str, tuple[Subscription, _Sender]] = {}
+        self._found: dict[str, _Kept] = {}
         self._number = 0
 
-    def add(self, subscription: Subscription) -> Subscription:
+    def add(
+        self, subscription: Subscription, stop: Callable[[], object] | None = None
+    ) -> Subscription:
         """Adds a subscription; its id is set here if it is "".
 
-        RedfishError: there are too many.
+        stop: of a stream: ends it.  RedfishError: there are too many.
         """
         with self._lock:
             if len(self._found) >= SUBSCRIPTIONS_MAX:
@@ -84,32 +91,44 @@ class Subscriptions(Closing):
             if not subscription.id:
                 self._number += 1
                 subscription.id = str(self._number)
-            self._found[subscription.id] = subscription, _Sender(self, subscription)
+            sender = _Sender(self, subscription) if stop is None else None
+            end = stop if sender is None else sender.stop
+            assert end is not None
+            self._found[subscription.id] = _Kept(subscription, end, sender)
             return subscription
 
     def get(self, which: str) -> Subscription | None:
         with self._lock:
             found = self._found.get(which)
-            return found[0] if found else None
+            return found.subscription if found else None
 
     def all(self) -> list[Subscription]:
         with self._lock:
-            return [found[0] for found in self._found.values()]
+            return [found.subscription for found in self._found.values()]
 
     def remove(self, which: str) -> None:
         with self._lock:
             found = self._found.pop(which, None)
         if found is not None:
-            found[1].stop()
+            found.stop()
 
     def close(self) -> None:
         with self._lock:
-            senders = [found[1] for found in self._found.values()]
+            all_found = list(self._found.values())
             self._found.clear()
-        for sender in senders:
-            sender.stop()
-        for sender in senders:
-            sender.join()
+        for found in all_found:
+            found.stop()
+        for found in all_found:
+            if found.sender is not None:
+                found.sender.join()
+
+
+class _Kept(NamedTuple):
+    """A subscription, what ends it, and its thread, if it has one."""
+
+    subscription: Subscription
+    stop: Callable[[], object]
+    sender: _Sender | None
 
 
 class _Sender(threading.Thread):

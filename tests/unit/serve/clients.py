@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.testclient import TestClient
 
 from nupa.serve.app import make_app
+from nupa.serve.server import HttpServer, Place, Tls
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -38,3 +42,27 @@ def stranger(service: Service, account: tuple[str, str] | None = None) -> TestCl
     client = TestClient(make_app(service), raise_server_exceptions=False)
     client.auth = account
     return client
+
+
+class Served(NamedTuple):
+    """A server of this process that listens at *address*."""
+
+    server: HttpServer
+    address: tuple[str, int]
+
+
+_ANY_PORT = Place("127.0.0.1", 0)
+
+
+@contextmanager
+def served(service: Service, place: Place = _ANY_PORT, tls: Tls | None = None) -> Iterator[Served]:
+    """Serves at a port of its own, in a thread."""
+    server, started = HttpServer(make_app(service), place, tls), threading.Event()
+    thread = threading.Thread(target=server.run, args=(started.set, service.close))
+    thread.start()
+    try:
+        assert started.wait(30)
+        yield Served(server, server.address)
+    finally:
+        server.stop()
+        thread.join()
