@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from nupa import PROVIDERS
-from nupa.base.errors import LocalError
+from nupa.base.errors import LocalError, NupaError
 from nupa.base.ownership import open_own
 from nupa.core.lines import requests, written
 from nupa.core.open_fabric import OpenFabric
@@ -327,6 +327,7 @@ class Fabric(OpenFabric):
             at = find_port(self.ports, self.hosts, port)
             seeded = fault.seeded(rng or SystemRandom())
             number = table.add(self._segment, at, seeded)
+            self._tell("fault.added", at.name, f"fault {number}: {seeded}")
             (entry,) = [found for found in table.entries(self._segment) if found.id == number]
         # With all of its time, of which a moment has passed already.
         return entry._replace(fault=seeded)
@@ -338,14 +339,26 @@ class Fabric(OpenFabric):
         if number == 0:
             return False  # to the table it means all
         with self.control_lock():
-            return fault.clear(self._segment, number)
+            found = fault.clear(self._segment, number)
+            if found:
+                self._tell("fault.cleared", str(number), f"fault {number} is cleared")
+            return found
 
     def clear_faults(self) -> None:
         """Clears all faults."""
         from nupa.fabric import fault
 
         with self.control_lock():
+            had = fault.entries(self._segment)
             fault.clear(self._segment, 0)
+            if had:
+                self._tell("fault.cleared", self.name, "all faults are cleared")
+
+    def _tell(self, kind: str, subject: str, text: str) -> None:
+        """Posts an event about a fault, where the fabric keeps events."""
+        severity = "warning" if kind == "fault.added" else "ok"
+        with suppress(NupaError):
+            self.events.post(kind, subject, text, severity)
 
     def alloc(self, size_bytes: int) -> PoolMemory:
         """Allocates zeroed memory of the pool, which all hosts can load from and store to.

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from nupa.fabric import Fabric
 from nupa.fabric.fault import Fault
+from nupa.topology.topology import star
 from tests.browser.chromium import Browser
 from tests.browser.serving import serving
 from tests.browser.traffic import stream
@@ -101,6 +103,7 @@ def test_a_fault_is_seen_within_a_second(page: Browser, fabric: Fabric) -> None:
         )
         took.append(seen_ms - began_ms)
         assert "1 fault: delay" in page.labels("[data-id=gpu3]")[0]
+        page.wait("return document.querySelector('#events li').dataset.kind === 'fault.added'")
         fabric.clear_faults()
         page.wait("return !document.querySelector('[data-id=gpu3]').classList.contains('faulty')")
     print(f"seen after {took} ms")
@@ -215,7 +218,26 @@ def test_devices_of_the_fabric_manager_are_drawn(page: Browser, fabric: Fabric) 
             device = "return document.querySelector('[data-id=cxl24]')?.ariaLabel"
             page.wait(f"{device}.includes('gpu0 vPPB 1')")
             page.click("#tab-cxl")
-            page.wait("return document.querySelector('#panel-cxl').textContent.includes('gpu0')")
+            page.wait(
+                "return document.querySelector('#panel-cxl').textContent.includes('0x1000000000')"
+            )
         finally:
             server.terminate()
     page.wait("return document.querySelectorAll('.node.device').length === 0")
+
+
+def test_the_page_says_that_the_fabric_is_gone_and_goes_on_when_it_is_back(
+    chromium: Browser, folder: Path
+) -> None:
+    """*folder*: of segments of this test alone."""
+    state = "return document.getElementById('trouble').hidden === (arguments[0] === 'hidden')"
+    with Fabric.create("brief", star(2, "brief")), serving("brief") as url:
+        chromium.open(url)
+        Fabric.remove("brief", force=True)
+        chromium.wait(state, "shown")
+        assert "brief" in chromium.texts("#trouble")[0]
+        with Fabric.create("brief", star(3, "brief")):
+            chromium.wait(state, "hidden")
+            chromium.wait("return document.querySelectorAll('.node.host').length === 3")
+    Fabric.remove("brief")
+    assert list(folder.iterdir()) == []

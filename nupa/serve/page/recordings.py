@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nupa.diagram.find.index import Index
 
 #: Limits of a recording; of transfers listed, and records of one that are drawn.
-SECONDS, PACKETS_MAX, TRANSFERS_MAX, ROWS_MAX = 1.0, 20_000, 500, 400
+SECONDS, PACKETS_MAX, TRANSFERS_MAX, ROWS_MAX = 1.0, 50_000, 500, 400
 _SNAP_BYTES = 256
 _LEVELS = ("tlp", "queue", "transport", "cache")
 

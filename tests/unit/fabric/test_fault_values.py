@@ -238,3 +238,20 @@ def test_a_place_that_means_several_or_none_is_refused(two_switches: Fabric) -> 
         two_switches.port("left")
     with pytest.raises(LocalError, match="ports are gpu-0/1, gpu-1/1, store/1, …; `nupa show` li"):
         two_switches.port("gpu-0-right")
+
+
+def test_faults_that_are_added_and_cleared_are_events() -> None:
+    with Fabric(hosts=2) as fabric:
+        fabric.clear_faults()  # there are none: no event
+        first = fabric.add_fault("host0", Fault("delay", duration="2ms", seed=7))
+        fabric.clear_fault(first.id)
+        assert not fabric.clear_fault(first.id)
+        fabric.add_fault("host1", Fault("drop", seed=7))
+        fabric.clear_faults()
+        told = [(event.kind, event.subject, event.text) for event in fabric.events.read()]
+    assert told == [
+        ("fault.added", "host0/1", "fault 1: delay of 2ms, seed 7"),
+        ("fault.cleared", "1", "fault 1 is cleared"),
+        ("fault.added", "host1/1", "fault 2: drop, seed 7"),
+        ("fault.cleared", "local", "all faults are cleared"),
+    ]

@@ -122,7 +122,13 @@ export class CxlPanel {
     const bound = bindings(found, this.hosts);
     const of = (key) => (bound.get(key) ?? []).join(", ");
     setText(this.note, found.served ? "" : `${found.why}.`);
-    this.ports.update(found.ports.map((port) => ({ ...port, bound: of(`${port.port}`) })));
+    this.ports.update(
+      found.ports.map((port) => ({
+        ...port,
+        device: port.device || (this.hosts[port.port] ? `host ${this.hosts[port.port].name}` : ""),
+        bound: of(`${port.port}`),
+      })),
+    );
     this.lds.update(
       found.logical_devices.flatMap((device) =>
         device.lds

@@ -45,6 +45,8 @@ export class EventLog {
   add(event, quiet = false) {
     const severity = event.severity in MARKS ? event.severity : "ok";
     const text = event.text || event.kind;
+    const isNamed = !event.subject || text.includes(event.subject);
+    const told = isNamed ? text : `${event.subject}: ${text}`;
     const item = element(
       "li",
       { class: `event ${severity}`, "data-seq": event.seq, "data-kind": event.kind },
@@ -52,13 +54,13 @@ export class EventLog {
       element("time", {}, sayClock(event.time_ns)),
       element("span", { class: "kind" }, event.kind),
       element("span", { class: "severity" }, severity === "ok" ? "" : severity),
-      element("span", { class: "text" }, `${event.subject ? `${event.subject}: ` : ""}${text}`),
+      element("span", { class: "text" }, told),
     );
     this.list.prepend(item);
     if (this.list.children.length > ROWS_MAX) this.list.lastChild.remove();
     this.total += 1;
     this.none.hidden = true;
     this.count.textContent = String(this.total);
-    if (!quiet) this.announcer.say(`${severity}: ${event.subject} ${text}`);
+    if (!quiet) this.announcer.say(`${severity}: ${told}`);
   }
 }

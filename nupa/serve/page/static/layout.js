@@ -17,6 +17,7 @@ const DROP = 30; // from a switch to its hosts
 const ARC = 19;
 const TIER = 84;
 const CHIP = 26;
+const POD = 210; // a virtual pod
 
 /** Returns tiers of switches, the lowest first: names, in the order of the ports. */
 export function tiersOf(hosts, links) {
@@ -95,9 +96,9 @@ export function levelsOf(arcs) {
 
 /**
  * Returns the drawing: width, height, switches, items, trunks, strips (groups that are open) and
- * chips (devices), each with its place in pixels.
+ * chips (devices, virtual pods), each with its place in pixels.
  */
-export function layout(snapshot, { width, open = new Set(), devices = [] }) {
+export function layout(snapshot, { width, open = new Set(), devices = [], pods = [] }) {
   const links = sortedLinks(snapshot.ports);
   const tiers = tiersOf(snapshot.hosts, links);
   const above = new Map();
@@ -118,6 +119,7 @@ export function layout(snapshot, { width, open = new Set(), devices = [] }) {
   let y = found.bottom + BAR + DROP;
   y = placeItems(found, leaves, y);
   y = placeChips(found, leaves, devices, y);
+  y = placePods(found, pods, y);
   found.height = placeStrips(found, open, y) + MARGIN;
   return found;
 }
@@ -259,6 +261,16 @@ function placeChips(found, leaves, devices, top) {
     });
   }
   return bottom;
+}
+
+function placePods(found, pods, top) {
+  const fit = Math.max(1, Math.floor((found.width - 2 * MARGIN + GAP) / (POD + GAP)));
+  pods.forEach((pod, at) => {
+    const x = MARGIN + (at % fit) * (POD + GAP);
+    const y = top + 14 + Math.floor(at / fit) * (CHIP + 8);
+    found.chips.push({ devices: [pod], x, y, width: POD, height: CHIP });
+  });
+  return pods.length ? found.chips[found.chips.length - 1].y + CHIP : top;
 }
 
 function placeStrips(found, open, top) {

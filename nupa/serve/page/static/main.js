@@ -145,8 +145,8 @@ class Page {
 
   setDevices(devices) {
     this.devices = new Map(devices.map((device) => [device.id, device]));
-    if (this.state) this.state.devices = this.devices;
-    this.topology.setDevices(devices);
+    if (this.state) this.state = stateOf(this.state.snapshot, this.devices);
+    this.topology.setDevices(devices, this.state);
   }
 
   pause() {

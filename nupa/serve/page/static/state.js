@@ -3,15 +3,43 @@
 
 import { faultsByPort } from "./links.js";
 import { portRates } from "./rates.js";
+import { sayMany } from "./say.js";
 
 const COLOURS = 8;
+
+/** Returns partitions that have accelerators, as the drawing shows them. */
+export function podsOf(snapshot) {
+  return snapshot.partitions
+    .map((partition) => ({
+      partition,
+      numbers: (partition.members ?? [])
+        .filter((member) => member.kind === "accelerator")
+        .map((member) => member.name.replace("accelerator:", "")),
+    }))
+    .filter(({ numbers }) => numbers.length)
+    .map(({ partition, numbers }) => {
+      const what = partition.kind === "vpod" ? "vPod" : "partition";
+      return {
+        id: `pod-${partition.name}`,
+        short: `${what} ${partition.name}: ${sayMany(numbers.length, "accelerator")}`,
+        name: `${what} ${partition.name}: accelerators ${numbers.join(", ")}`,
+        values: [
+          ["Kind", partition.kind === "vpod" ? "virtual pod" : "partition"],
+          ["Tenant", partition.tenant || "none"],
+          ["Accelerators", numbers.join(", ")],
+        ],
+      };
+    });
+}
 
 /** Returns the state of a snapshot; devices: of the drawing, by id. */
 export function stateOf(snapshot, devices = new Map()) {
   const tenants = snapshot.tenants.map((tenant) => tenant.name);
+  const pods = podsOf(snapshot);
   return {
     snapshot,
-    devices,
+    pods,
+    devices: new Map([...devices, ...pods.map((pod) => [pod.id, pod])]),
     rates: portRates(snapshot),
     hosts: new Map(snapshot.hosts.map((host) => [host.name, host])),
     ports: new Map(snapshot.ports.map((port) => [port.name, port])),

@@ -36,10 +36,11 @@ export class Topology {
       snapshot.hosts.map((host) => host.name).join(),
       [...this.open].join(),
       this.devices.map((device) => device.id + device.host).join(),
+      state.pods.map((pod) => pod.id + pod.short).join(),
     ].join("|");
     if (structure !== this.structure) {
       this.structure = structure;
-      this.draw(layout(snapshot, { width, open: this.open, devices: this.devices }));
+      this.draw(layout(snapshot, { width, open: this.open, devices: this.devices, pods: state.pods }));
     }
     for (const part of this.parts) part.update(state);
   }
@@ -48,8 +49,10 @@ export class Topology {
     if (this.state) this.show(this.state);
   }
 
-  setDevices(devices) {
+  /** Shows other devices, and the state that has them. */
+  setDevices(devices, state) {
     this.devices = devices;
+    this.state = state;
     this.redraw();
   }
 
@@ -226,7 +229,8 @@ export class Topology {
         const faults = state.faults.get(trunk.port)?.length ?? 0;
         const load = loadOf(rate, trunk.gbps);
         loaded(line, load, up);
-        const words = up ? (few ? sayShortRate(Math.max(rate.tx, rate.rx)) : "") : "✕ down";
+        const most = Math.max(rate.tx, rate.rx);
+        const words = up ? (few && most ? sayShortRate(most) : "") : "✕ down";
         setText(text, faults ? `${words} ⚠` : words);
         return (
           `link ${trunk.port} to ${trunk.peer}: ${up ? "up" : "down"}, ${sayRate(rate.tx)} sent, ` +
@@ -252,7 +256,7 @@ export class Topology {
       kind: "device",
       place: { x, y },
       node,
-      update: (state) => devices.map(({ id, name }) => state.devices.get(id)?.name ?? name).join(", "),
+      update: (state) => devices.map(({ id, name }) => state.devices.get(id)?.name ?? name).join("; "),
     });
   }
 
