@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`nupa serve` over TLS, and Redfish tools of others that talk to it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nupa.programs.pair import NUPA, ProgramOutcome
+from nupa.serve.access.certificate import make_certificate
+
+from ..lab import DEADLINE_S, Lab
+
+USER, PASSWORD = "admin", "correct-horse-9"
+
+
+@dataclass(frozen=True)
+class RedfishLab:
+    """The lab, and where its default fabric is served."""
+
+    lab: Lab
+    url: str
+    cert: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        """For tools of requests, which then trust the server's certificate."""
+        return {"REQUESTS_CA_BUNDLE": str(self.cert), "SSL_CERT_FILE": str(self.cert)}
+
+    def tool(self, name: str, *arguments: str) -> list[str]:
+        """Returns the command line of a tool that pip has installed beside this Python."""
+        return [str(Path(sys.executable).with_name(name)), *arguments]
+
+    def run(self, argv: list[str], deadline_s: float = DEADLINE_S) -> ProgramOutcome:
+        return self.lab.run(argv, env=self.env, deadline_s=deadline_s)
+
+    def redfishtool(self, *arguments: str) -> ProgramOutcome:
+        """Runs redfishtool, which logs in by basic authentication."""
+        host = self.url.removeprefix("https://")
+        options = ["-r", host, "-S", "Always", "-u", USER, "-p", PASSWORD, "-A", "Basic"]
+        return self.run(self.tool("redfishtool", *options, *arguments))
+
+
+@contextmanager
+def served(lab: Lab, *options: str) -> Iterator[RedfishLab]:
+    """Serves the lab's default fabric at a free port, until the end."""
+    made = make_certificate(["localhost", "127.0.0.1"], lab.build)
+    password = lab.build / "password"
+    password.touch(0o600)
+    password.write_text(f"{PASSWORD}\n")
+    argv = [*NUPA, "serve", "--listen", "127.0.0.1:0", "--login", "--allow-changes", *options]
+    argv += ["--tls-cert", str(made.cert), "--tls-key", str(made.key)]
+    with lab.start([*argv, "--password-file", str(password)]) as server:
+        until = time.monotonic() + DEADLINE_S
+        while not (found := re.search(r"https://[^;\s]+", server.said()[0])):
+            assert server.running, server.outcome().describe()
+            assert time.monotonic() < until, "the server does not start"
+            time.sleep(0.02)
+        yield RedfishLab(lab, found[0], made.cert)
+        server.signal(15)
+        server.wait(DEADLINE_S).check()
