@@ -54,6 +54,7 @@ bench: $(BUILD)/packages.run $(BUILD)/built.dev $(VENV)/installed.dev ## benchma
 soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of checked traffic while processes die, then fuzzers: SOAK_ARGS, FUZZ_SECONDS
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 	$(BIN)/python -m tests.soak.fm $(FM_SOAK_ARGS)
+	$(BIN)/python -m tests.soak.tenants $(TENANTS_SOAK_ARGS)
 	NUPA_ENDINGS=$${NUPA_ENDINGS:-250} $(BIN)/pytest -q tests/ecosystem/test_endings.py
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/asan -DNUPA_TESTS=ON -DNUPA_SANITIZE=address,undefined >/dev/null
 	@cmake --build $(BUILD)/asan --target nupa_tests

@@ -49,6 +49,7 @@ def connect_to(
     *,
     psn: int = 0,
     gid_index: int = 0,
+    pkey_index: int = 0,
     access: int = _ACCESS,
     mtu: int = e.IBV_MTU_4096,
     timeout: int = 14,
@@ -60,7 +61,7 @@ def connect_to(
     """Brings *qp* (RC, UC or XRC) to RTS, connected to *peer*; *psn*: the one of address(qp, psn).
 
     timeout: 4.096 us << timeout, 0 for ever.  rnr_retry 7: for ever.  min_rnr_timer is coded
-    (IBTA table 46: 12 is 0.64 ms).  mtu is an ibv_mtu.
+    (IBTA table 46: 12 is 0.64 ms).  mtu is an ibv_mtu.  pkey_index: of the port's P_Key table.
     """
     if qp.qp_type == e.IBV_QPT_UD:
         raise PyverbsUserError(
@@ -68,6 +69,7 @@ def connect_to(
             "which brings it to RTS, and an AH for each destination"
         )
     attr = QPAttr(port_num=_PORT, path_mtu=mtu)
+    attr.pkey_index = pkey_index
     attr.qp_access_flags = access
     attr.dest_qp_num = peer.qp_num
     attr.rq_psn = peer.psn
