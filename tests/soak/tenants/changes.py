@@ -49,10 +49,9 @@ class Changes:
     def _join(self) -> str:
         partition = self._fabric.partitions.get(self._partition())
         there = {member.name for member in partition.members}
+        owner = partition.tenant.name if partition.tenant else None
         able = [
-            host
-            for host in self._hosts
-            if host not in there and self._tenant_of(host) == partition.tenant
+            host for host in self._hosts if host not in there and self._tenant_of(host) == owner
         ]
         if not able:
             return "nothing"

@@ -35,12 +35,16 @@ def _entry(table: list[int], rng: Random) -> int:
     return rng.choice([index for index, pkey in enumerate(table) if pkey] or [0])
 
 
+def _at(table: list[int], index: int) -> int:
+    return table[index] if index < len(table) else 0
+
+
 def exchange(a: SoakHost, b: SoakHost, tables: Tables, rng: Random) -> Verdict:
     """Lets *a* execute one request on *b*, by random entries of their tables."""
     done = a.changes_done(), b.changes_done()
     table_a, table_b = tables(a.name), tables(b.name)
     at_a, at_b = _entry(table_a, rng), _entry(table_b, rng)
-    shared = matches(table_a[at_a], table_b[at_b])
+    shared = matches(_at(table_a, at_a), _at(table_b, at_b))
     if not shared and rng.random() < 0.7:  # more of those that may pass
         pairs = [
             (i, j)

@@ -80,7 +80,7 @@ class Worker:
 
     def fill(self, own: int, got: int) -> dict[str, Any]:
         self._memory.write(pattern(own))
-        self._memory.write(pattern(got), HALF_BYTES)
+        self._memory.write(pattern(got), HALF_BYTES, HALF_BYTES)
         return {}
 
     def receive(self) -> dict[str, Any]:
