@@ -18,5 +18,5 @@ def test_no_byte_crosses_partitions_while_members_and_rates_change(
     with capsys.disabled():
         print(f"\n{report.text()}")
     assert report.good, report.text()
-    assert report.outcomes["inside"] > 10
-    assert report.outcomes["across"] > 10
+    assert report.outcomes["inside"] > 0
+    assert report.outcomes["across"] > 0

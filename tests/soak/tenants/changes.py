@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from random import Random
 
 from nupa.fabric import Fabric
+from nupa.fabric.tenants.partition import Partition
 
 from .host import SoakHost
 
 TENANTS = 3
-_PARTITIONS = 8
+_PARTITIONS = 2  # of a tenant
 _RATES = (0, 0, 50_000_000, 200_000_000, 1_000_000_000)
 
 
@@ -27,50 +28,59 @@ class Changes:
 
     def once(self) -> None:
         """Makes one change.  Exchanges of the hosts that it may concern know of it."""
-        kind = self._rng.choice((self._join, self._join, self._leave, self._move, self._rate))
+        kind = self._rng.choice((*[self._join] * 4, self._leave, self._move, self._rate))
         with ExitStack() as stack:
             for host in self._hosts.values():
                 stack.enter_context(host.changing())
             done = kind()
         self.made[done] += 1
 
-    def _partition(self) -> str:
-        """Returns a partition's name, a new one's now and then."""
-        names = [each.name for each in self._fabric.partitions if each.name != "default"]
-        if len(names) < 2 or (len(names) < _PARTITIONS and self._rng.random() < 0.3):
-            name = f"partition{self._rng.getrandbits(24):06x}"
-            tenant = self._rng.choice([each.name for each in self._fabric.tenants])
-            self._fabric.partitions.add(name, tenant=tenant)
-            return name
-        if len(names) == _PARTITIONS and self._rng.random() < 0.3:
-            self._fabric.partitions.remove(names.pop(self._rng.randrange(len(names))))
-        return self._rng.choice(names)
+    def _made(self) -> list[Partition]:
+        """Returns the partitions without the default one, which stays as it is."""
+        return [each for each in self._fabric.partitions if each.name != "default"]
+
+    def _partitions(self, tenant: str | None) -> list[Partition]:
+        """Returns the tenant's partitions; None: those of the fabric."""
+        return [
+            each for each in self._made() if (each.tenant.name if each.tenant else None) == tenant
+        ]
 
     def _join(self) -> str:
-        partition = self._fabric.partitions.get(self._partition())
-        there = {member.name for member in partition.members}
-        owner = partition.tenant.name if partition.tenant else None
+        """Lets a host join one of its tenant's partitions, a new one's now and then."""
+        host = self._rng.choice(list(self._hosts))
+        tenant = self._tenant_of(host)
         able = [
-            host for host in self._hosts if host not in there and self._tenant_of(host) == owner
+            each
+            for each in self._partitions(tenant)
+            if host not in {member.name for member in each.members}
         ]
         if not able:
-            return "nothing"
+            if len(self._partitions(tenant)) == _PARTITIONS:
+                return "nothing"
+            name = f"partition{self._rng.getrandbits(24):06x}"
+            able = [self._fabric.partitions.add(name, tenant=tenant)]
         membership = "full" if self._rng.random() < 0.7 else "limited"
-        partition.join(self._rng.choice(able), membership)
+        self._rng.choice(able).join(host, membership)
         return "join"
 
     def _leave(self) -> str:
-        partition = self._fabric.partitions.get(self._partition())
-        if not partition.members:
+        able = [each for each in self._made() if each.members]
+        if not able:
             return "nothing"
+        partition = self._rng.choice(able)
+        if self._rng.random() < 0.2:
+            for member in partition.members:
+                partition.leave(member.name)
+            self._fabric.partitions.remove(partition.name)
+            return "remove"
         partition.leave(self._rng.choice(partition.members).name)
         return "leave"
 
     def _move(self) -> str:
         """Gives a host to another tenant."""
         host = self._rng.choice(list(self._hosts))
-        for partition in self._fabric.partitions:
-            if partition.name != "default" and host in {each.name for each in partition.members}:
+        for partition in self._made():
+            if host in {each.name for each in partition.members}:
                 partition.leave(host)
         old = self._tenant_of(host)
         if old is not None:

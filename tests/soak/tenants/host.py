@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ class SoakHost:
             stdout=subprocess.PIPE,
             text=True,
             cwd=_ROOT,
+            env=os.environ | {"NUPA_QUIET": "1"},  # refusals are expected
         )
 
     def ask(self, do: str, **wish: Any) -> dict[str, Any]:
