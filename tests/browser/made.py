@@ -127,6 +127,7 @@ def furnished(found: Snapshot) -> Snapshot:
         tenant = colours[at * 4 // len(names)] if at * 4 // len(names) < 3 else None
         host["tenant"] = tenant
         host["pkeys"] = [0x8001 + colours.index(tenant)] if tenant else [0xFFFF]
+    shown["name"] = f"{names[0].rstrip('0123456789')}{len(names)}"
     shown["tenants"] = [
         {
             "name": name,
@@ -152,7 +153,7 @@ def furnished(found: Snapshot) -> Snapshot:
         }
         for at, name in enumerate(colours)
     ]
-    down, faulty = names[9], names[14]
+    down, faulty = names[9], names[13]
     shown["hosts"][9]["state"] = "DOWN"
     for port in shown["ports"]:
         if down in (port["name"].partition("/")[0], port["peer"].partition("/")[0]):

@@ -12,13 +12,19 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from PIL import Image, ImageChops
 
+from nupa.fabric import Fabric
+from nupa.topology.topology import star
 from tests.browser import made
-from tests.browser.chromium import Browser, browser
+from tests.browser.chromium import SIZE, Browser, browser
 from tests.browser.serving import serving
+from tests.browser.traffic import stream
 
+BYTES_MAX = 200_000
 _VISIBLE = 24  # a difference of lightness, of 255
+_WINDOW = (SIZE[0], SIZE[1] + 90)  # with the log of events
 _COLOURS = 128  # of a picture's palette
 
 
@@ -53,13 +59,46 @@ def difference(a: bytes, b: bytes) -> float:
 
 def take(page: Browser, folder: Path) -> list[Path]:
     """Takes the pictures of the documentation; returns their files."""
+    page.driver.set_window_size(*_WINDOW)
+    try:
+        return [*_take_page(page, folder), _take_transfer(page, folder)]
+    finally:
+        page.driver.set_window_size(*SIZE)
+
+
+def _take_transfer(page: Browser, folder: Path) -> Path:
+    """Takes the diagram of a transfer of a real fabric."""
+    path = folder / "serve-transfer.png"
+    with (
+        tempfile.TemporaryDirectory(prefix="nupa-browser-", dir="/dev/shm") as segments,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("NUPA_DIR", segments)
+        with (
+            Fabric.create("pair", star(2, "pair")) as fabric,
+            serving("pair") as url,
+            stream(fabric, 0, 1),
+        ):
+            page.open(url)
+            page.click("#tab-transfers")
+            page.click(".traces .tools button")
+            page.wait("return document.querySelectorAll('#panel-transfers tbody tr').length > 3")
+            page.click("#panel-transfers tbody tr:nth-child(3) button")
+            page.wait("return document.querySelector('.diagram svg')")
+            drawing = page.driver.find_element("css selector", ".diagram > .scroll")
+            _save(drawing.screenshot_as_png, path)
+        Fabric.remove("pair", force=True)
+    return path
+
+
+def _take_page(page: Browser, folder: Path) -> list[Path]:
     found = []
     shown = made.furnished(made.snapshot(24, 4, prefix="gpu"))
     with serving("gpu24", allow_changes=True, snapshots=made.Recorded(shown)) as url:
         for scheme in ("light", "dark"):
             page.open(url, scheme)
-            page.run("document.querySelector('[data-id=gpu14]').dispatchEvent(new Event('click'))")
-            page.wait("return document.querySelector('#details-name')")
+            page.click("[data-id=gpu13]")
+            page.wait("return document.documentElement.dataset.updates >= 4")  # for the chart
             found.append(folder / f"serve-{scheme}.png")
             _save(page.driver.get_screenshot_as_png(), found[-1])
     return found

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from nupa.live.snapshot import Snapshot
 from tests.browser import made
 from tests.browser.chromium import SIZE, Browser
-from tests.browser.pictures import difference, look
+from tests.browser.pictures import BYTES_MAX, difference, look, take
 from tests.browser.serving import serving
 
+PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 #: Rectangles of the drawing that no other of their kind may cover.
 _BOXES = """
 return [...document.querySelectorAll("#drawing .node > rect:not(.behind):not(.stripe)")]
@@ -82,6 +84,21 @@ def test_the_same_snapshot_gives_the_same_picture_and_dark_is_dark(
         assert one.colours > 200  # texts, loads and tenants, not an empty page
         assert one.drawn > 0.2
     assert difference(pictures[0], pictures[2]) > 0.9
+
+
+def test_the_documentation_has_the_pictures_of_this_page(chromium: Browser, tmp_path: Path) -> None:
+    """As far as fonts of another machine allow; of a transfer, its times are others."""
+    for path in take(chromium, tmp_path):
+        kept = (PICTURES / path.name).read_bytes()
+        assert len(kept) < BYTES_MAX
+        assert path.stat().st_size < BYTES_MAX
+        if "transfer" not in path.name:
+            ours, theirs = look(path.read_bytes()), look(kept)
+            assert (ours.size, ours.lightness) == (
+                theirs.size,
+                pytest.approx(theirs.lightness, abs=6),
+            )
+            assert difference(path.read_bytes(), kept) < 0.12
 
 
 def test_a_port_that_goes_down_changes_the_picture_a_little(

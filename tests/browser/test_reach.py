@@ -81,7 +81,7 @@ def _choose(page: Browser, host: str) -> None:
 
 
 def test_everything_has_a_name_for_a_screen_reader(page: Browser) -> None:
-    _choose(page, "gpu14")
+    _choose(page, "gpu13")
     page.run("document.querySelector('.changes details').open = true")
     tabs = page.run("return [...document.querySelectorAll('[role=tab]')].map((tab) => tab.id)")
     assert len(tabs) == 10
@@ -99,7 +99,7 @@ def test_everything_has_a_name_for_a_screen_reader(page: Browser) -> None:
     assert seen >= {"button", "tab", "table", "searchbox", "combobox", "textbox", "heading"}
     labels = page.labels(".node")
     assert len(labels) == len(set(labels)) == 32
-    assert any("gpu14: port up" in label and "1 fault: delay" in label for label in labels)
+    assert any("gpu13: port up" in label and "1 fault: delay" in label for label in labels)
     assert any(label.startswith("gpu9: port down") for label in labels)
     assert page.run("return document.documentElement.lang") == "en"
     ids = page.run("return [...document.querySelectorAll('[id]')].map((node) => node.id)")
@@ -107,7 +107,7 @@ def test_everything_has_a_name_for_a_screen_reader(page: Browser) -> None:
 
 
 def test_the_tab_key_reaches_every_control_in_order(page: Browser) -> None:
-    _choose(page, "gpu14")
+    _choose(page, "gpu13")
     page.run("document.querySelector('.changes details').open = true")
     page.run("document.getElementById('pause').click()")  # rows stay as they are
     page.run("document.activeElement.blur(); window.getSelection().removeAllRanges()")
@@ -182,7 +182,7 @@ def test_an_event_is_spoken_once_and_a_pause_stops_updates(page: Browser) -> Non
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_the_contrast_that_wcag_asks_for(page: Browser, scheme: str) -> None:
     page.emulate(scheme)
-    _choose(page, "gpu14")
+    _choose(page, "gpu13")
     page.run("document.querySelector('.changes details').open = true")
     for tab in ("hosts", "tenants", "faults", "transfers", "capture"):
         page.run("document.getElementById(arguments[0]).click()", f"tab-{tab}")

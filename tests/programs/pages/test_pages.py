@@ -56,6 +56,7 @@ NOT_RUN = {
     ("docs/netdev.md", "nupa run --net"): "tests/net/traffic: iperf3 runs for ten seconds",
     ("docs/netdev.md", "nupa vm run"): "it needs guests",
     ("docs/netdev.md", "ib_write_bw"): "tests/programs/verbs: perftest runs between hosts",
+    ("docs/serve.md", "--allow-changes"): "tests/browser",
     ("docs/replay.md", "failure.pcapng"): "the program is the reader's",
     ("docs/replay.md", "x.pcapng"): "the program is the reader's",
     ("docs/verbs.md", "run_tests.py"): "tests/suites",

@@ -103,10 +103,11 @@ export class Details {
   chart() {
     const history = this.histories.of(this.port);
     const most = Math.max(...history, 1);
+    const room = CHART.height - 14; // above the largest, too
     const step = CHART.width / Math.max(this.histories.length - 1, 1);
     const from = CHART.width - (history.length - 1) * step;
     const points = history.map(
-      (value, at) => `${(from + at * step).toFixed(1)},${(CHART.height - 2 - (value / most) * (CHART.height - 4)).toFixed(1)}`,
+      (value, at) => `${(from + at * step).toFixed(1)},${(CHART.height - 3 - (value / most) * room).toFixed(1)}`,
     );
     setAttribute(this.line, "points", points.join(" "));
     setText(this.chartText, `last minute, most ${sayRate(most > 1 ? most : 0)} both ways`);

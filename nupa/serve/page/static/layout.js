@@ -209,7 +209,7 @@ function routed(trunk) {
     const path =
       `M${ax} ${a.y}V${y + r}Q${ax} ${y} ${ax + r} ${y}` +
       `H${bx - r}Q${bx} ${y} ${bx} ${y + r}V${b.y}`;
-    return { path, textX: (ax + bx) / 2, textY: y - 9 };
+    return { path, textX: (ax + bx) / 2, textY: y - 10 };
   }
   const [low, lowX, high, highX] = a.tier < b.tier ? [a, ax, b, bx] : [b, bx, a, ax];
   const [x1, y1, x2, y2] = [lowX, low.y, highX, high.y + BAR];

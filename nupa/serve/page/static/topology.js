@@ -310,7 +310,7 @@ class Tile {
     this.item = item;
     this.rate = drawn("text", { x: middle, y: y + 32, class: "rate", "text-anchor": "middle" });
     this.stripe = drawn("rect", { x: x + 4, y: y + height - 4, width: width - 8, height: 2.5, rx: 1, class: "stripe" });
-    this.badge = drawn("text", { x: x + width - 1, y: y + 6, class: "badge", "text-anchor": "end" });
+    this.badge = drawn("text", { x: x + width, y: y - 4, class: "badge", "text-anchor": "end" });
     this.node = drawn(
       "g",
       {},
