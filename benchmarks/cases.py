@@ -16,6 +16,7 @@ from benchmarks import (
     priority,
     record,
     registration,
+    tenant_rates,
     transactions,
     ucx,
     windows,
@@ -343,6 +344,7 @@ CASES = (
     *transactions.CASES,
     *model_packets.CASES,
     *model_rates.CASES,
+    *tenant_rates.CASES,
     *capture.cases(_latency_us("send"), _latency_us("write")),
     *record.cases(ib_write_lat=_latency_us("write"), ib_send_lat=_latency_us("send")),
 )
