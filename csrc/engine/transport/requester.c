@@ -1,71 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The requester: takes work requests from a send queue and executes them in order, directly in
  * the peer's memory or by messages.  The peer's answers: requester_answers.c. */
-#include "base/hint.h"
+#include "engine/transport/issue.h"
 #include "engine/transport/responder.h"
-#include "engine/transport/sq.h"
 
 /* A SEND up to this length is staged in the DMA channel (two copies, no system call).  The receiver
  * pulls a longer one (one copy) where it can. */
 #define SEND_STAGED_MAX_BYTES 8192u
-
-/* NULL: the QP waits, or has failed; or it gave up, and the message is lost. */
-static struct nupa_msg *find_room(struct nupa_qp *qp, uint32_t dma_bytes, uint8_t **payload)
-{
-	bool backlogged =
-	    qp->type != IBV_QPT_RC && nupa_stall_backlogged(qp->channel, qp->dest_qpn);
-	struct nupa_msg *msg;
-
-	if (unlikely(!qp->channel->rx_open && qp->type == IBV_QPT_RC)) {
-		nupa_sq_wait_for_contact(qp);
-		return NULL;
-	}
-	if (unlikely(dma_bytes && !qp->channel->dma_backed) &&
-	    nupa_channel_back_dma(qp->engine, qp->channel)) {
-		if (qp->type == IBV_QPT_RC)
-			nupa_sq_wait_for_peer(qp);
-		else
-			nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_QP_OP_ERR);
-		return NULL;
-	}
-	msg = unlikely(backlogged) ? NULL : nupa_tx_reserve(&qp->channel->tx, dma_bytes, payload);
-	if (qp->type == IBV_QPT_RC) {
-		if (likely(msg))
-			return msg;
-		if (unlikely(qp->channel->timed) && nupa_stall_times_out(qp))
-			nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_RETRY_EXC_ERR);
-		else
-			nupa_sq_wait(qp, NUPA_WAIT_RING, 0, 0);
-		return NULL;
-	}
-	if (unlikely(!msg) && nupa_stall_waits(qp, qp->channel, backlogged))
-		return NULL;
-	qp->gave_up = !msg;
-	nupa_stall_over(qp);
-	return msg;
-}
-
-/* The same; *bytes* are those that move by this message, for the rate of the QP. */
-static inline struct nupa_msg *reserve(struct nupa_qp *qp, uint64_t bytes, uint32_t dma_bytes,
-				       uint8_t **payload)
-{
-	struct nupa_msg *msg = find_room(qp, dma_bytes, payload);
-
-	return unlikely(qp->rated) && msg && !nupa_pace_request(qp, bytes) ? NULL : msg;
-}
-
-static uint8_t message_flags(const struct nupa_wqe *wqe)
-{
-	uint8_t flags = 0;
-
-	if (wqe->flags & IBV_SEND_SOLICITED)
-		flags |= NUPA_F_SOLICITED;
-	if (wqe->opcode == IBV_WR_SEND_WITH_IMM || wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
-		flags |= NUPA_F_IMM;
-	if (wqe->opcode == IBV_WR_SEND_WITH_INV)
-		flags |= NUPA_F_INV;
-	return flags;
-}
 
 static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
 		      uint32_t n_spans)
@@ -77,7 +18,7 @@ static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nup
 	for (uint32_t i = 0; i < n_spans; i++)
 		n += spans[i].bytes != 0;
 	dma_bytes = n * (uint32_t)sizeof(struct nupa_pull);
-	msg = reserve(qp, wqe->length_bytes, dma_bytes, &payload);
+	msg = nupa_issue_reserve(qp, wqe->length_bytes, dma_bytes, &payload);
 	if (!msg)
 		return false;
 	for (uint32_t i = 0; i < n_spans; i++) {
@@ -88,9 +29,10 @@ static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nup
 		memcpy(payload, &pull, sizeof(pull));
 		payload += sizeof(pull);
 	}
-	nupa_request_fill(
-	    qp, msg, NUPA_OP_SEND,
-	    message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST | NUPA_F_DMA | NUPA_F_PULL, dma_bytes);
+	nupa_request_fill(qp, msg, NUPA_OP_SEND,
+			  nupa_issue_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST | NUPA_F_DMA |
+			      NUPA_F_PULL,
+			  dma_bytes);
 	msg->imm = wqe->imm;
 	msg->total_bytes = wqe->length_bytes;
 	msg->offset_bytes = 0;
@@ -115,14 +57,14 @@ static bool send_line(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 			return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
 		from = n_spans ? spans[0].va : NULL;
 	}
-	msg = reserve(qp, wqe->length_bytes, 0, NULL);
+	msg = nupa_issue_reserve(qp, wqe->length_bytes, 0, NULL);
 	if (unlikely(!msg))
 		return false;
 	if (likely(n_spans == 1)
 		? nupa_copy(msg->data, from, wqe->length_bytes)
 		: nupa_spans_copy(spans, n_spans, 0, msg->data, wqe->length_bytes, false))
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
-	nupa_request_fill(qp, msg, NUPA_OP_SEND, message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST,
+	nupa_request_fill(qp, msg, NUPA_OP_SEND, nupa_issue_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST,
 			  wqe->length_bytes);
 	msg->imm = wqe->imm;
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
@@ -146,7 +88,7 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 		uint32_t chunk = left < wqe->part_bytes ? left : wqe->part_bytes;
 		uint32_t dma_bytes = in_line ? 0 : chunk;
 		uint8_t *payload = NULL;
-		struct nupa_msg *msg = reserve(qp, chunk, dma_bytes, &payload);
+		struct nupa_msg *msg = nupa_issue_reserve(qp, chunk, dma_bytes, &payload);
 		uint8_t flags = 0;
 
 		if (!msg)
@@ -154,7 +96,7 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 		if (!wqe->moved_bytes)
 			flags |= NUPA_F_FIRST;
 		if (chunk == left)
-			flags |= NUPA_F_LAST | message_flags(wqe);
+			flags |= NUPA_F_LAST | nupa_issue_flags(wqe);
 		if (dma_bytes)
 			flags |= NUPA_F_DMA;
 		nupa_request_fill(qp, msg, op, flags, chunk);
@@ -179,14 +121,6 @@ static bool send_parts(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nu
 		nupa_request_publish(qp, msg, dma_bytes);
 	} while (wqe->moved_bytes < total);
 	return true;
-}
-
-static void issued(struct nupa_qp *qp, struct nupa_wqe *wqe, uint8_t state)
-{
-	wqe->state = state;
-	qp->sq.issued++;
-	if (unlikely(state == NUPA_WQE_SENT && qp->channel->faulty && qp->type == IBV_QPT_RC))
-		nupa_retry_sent(qp);
 }
 
 /* The kernel reads none of such memory for the receiver. */
@@ -236,7 +170,7 @@ static bool issue_send(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 							: !send_bulk(qp, wqe, index))
 		return false;
 	/* UC: a message in the channel is not awaited. */
-	issued(qp, wqe, qp->type == IBV_QPT_UC ? NUPA_WQE_DONE : NUPA_WQE_SENT);
+	nupa_issued(qp, wqe, qp->type == IBV_QPT_UC ? NUPA_WQE_DONE : NUPA_WQE_SENT);
 	if (qp->type == IBV_QPT_UC)
 		nupa_sq_complete_done(qp);
 	return true;
@@ -265,7 +199,7 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 		}
 		if (!send_parts(qp, wqe, spans, n_spans, NUPA_OP_WRITE))
 			return false;
-		issued(qp, wqe, qp->type == IBV_QPT_UC ? NUPA_WQE_DONE : NUPA_WQE_SENT);
+		nupa_issued(qp, wqe, qp->type == IBV_QPT_UC ? NUPA_WQE_DONE : NUPA_WQE_SENT);
 		if (qp->type == IBV_QPT_UC)
 			nupa_sq_complete_done(qp);
 		return true;
@@ -275,7 +209,7 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	if (wqe->opcode == IBV_WR_ATOMIC_WRITE &&
 	    nupa_spans_copy(spans, n_spans, 0, &value, sizeof(value), false))
 		return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
-	msg = reserve(qp, 0, 0, NULL);
+	msg = nupa_issue_reserve(qp, 0, 0, NULL);
 	if (!msg)
 		return false;
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
@@ -296,7 +230,7 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	}
 	nupa_request_publish(qp, msg, 0);
 	qp->reads_outstanding++;
-	issued(qp, wqe, NUPA_WQE_SENT);
+	nupa_issued(qp, wqe, NUPA_WQE_SENT);
 	return true;
 }
 
@@ -336,7 +270,7 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 			return ask_responder(qp, wqe, spans, n_spans);
 		}
 		nupa_sq_made_progress(qp);
-		issued(qp, wqe, NUPA_WQE_DONE);
+		nupa_issued(qp, wqe, NUPA_WQE_DONE);
 		nupa_sq_complete_done(qp);
 		return true;
 	case NUPA_DIRECT_ASK:
@@ -344,7 +278,7 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 	case NUPA_DIRECT_NOT_READY:
 		if (qp->type == IBV_QPT_RC)
 			return nupa_sq_wait_for_peer(qp);
-		issued(qp, wqe, NUPA_WQE_DONE);
+		nupa_issued(qp, wqe, NUPA_WQE_DONE);
 		nupa_sq_complete_done(qp);
 		return true;
 	case NUPA_DIRECT_LOCAL_FAULT:
@@ -363,7 +297,7 @@ static bool lose_rest(struct nupa_qp *qp, struct nupa_wqe *wqe)
 {
 	qp->gave_up = false;
 	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
-	issued(qp, wqe, NUPA_WQE_DONE);
+	nupa_issued(qp, wqe, NUPA_WQE_DONE);
 	nupa_sq_complete_done(qp);
 	return true;
 }
@@ -386,7 +320,7 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 		status = nupa_mw_execute(qp, wqe);
 		if (status != IBV_WC_SUCCESS)
 			return nupa_sq_fail_in_turn(qp, index, status);
-		issued(qp, wqe, NUPA_WQE_DONE);
+		nupa_issued(qp, wqe, NUPA_WQE_DONE);
 		nupa_sq_complete_done(qp);
 		return true;
 	}
@@ -397,7 +331,7 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 		if (!channel && qp->type == IBV_QPT_RC)
 			return nupa_sq_wait_for_peer(qp);
 		if (!channel) { /* UC: lost without an error */
-			issued(qp, wqe, NUPA_WQE_DONE);
+			nupa_issued(qp, wqe, NUPA_WQE_DONE);
 			nupa_sq_complete_done(qp);
 			return true;
 		}
@@ -408,7 +342,7 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 			return nupa_partner_left(qp)
 				   ? nupa_sq_wait_for_peer(qp)
 				   : nupa_sq_fail_in_turn(qp, index, IBV_WC_RETRY_EXC_ERR);
-		issued(qp, wqe, NUPA_WQE_DONE);
+		nupa_issued(qp, wqe, NUPA_WQE_DONE);
 		nupa_sq_complete_done(qp);
 		return true;
 	}
@@ -416,7 +350,7 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 		nupa_channel_count_closed(channel, qp->type == IBV_QPT_RC);
 		if (qp->type == IBV_QPT_RC)
 			return nupa_sq_wait(qp, NUPA_WAIT_PATH, qp->engine->now_ns(), 0);
-		issued(qp, wqe, NUPA_WQE_DONE);
+		nupa_issued(qp, wqe, NUPA_WQE_DONE);
 		nupa_sq_complete_done(qp);
 		return true;
 	}
@@ -433,72 +367,6 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 	return likely(!qp->gave_up) ? done : lose_rest(qp, wqe);
 }
 
-static bool issue_datagram(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
-{
-	uint32_t peer = wqe->dest_qpn >> NUPA_QP_INDEX_BITS;
-	struct nupa_channel *channel;
-	struct nupa_span spans[NUPA_SGE_MAX];
-	uint32_t n_spans, dma_bytes;
-	struct nupa_msg *msg;
-	uint8_t *payload = NULL;
-
-	if (unlikely(wqe->length_bytes > NUPA_MTU_BYTES)) {
-		nupa_hint("QP %u: a datagram of %u bytes is longer than the MTU of %u "
-			  "(IBV_WC_LOC_LEN_ERR)",
-			  qp->ibv.qp_num, wqe->length_bytes, NUPA_MTU_BYTES);
-		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_LEN_ERR);
-	}
-	if (unlikely(wqe->ah_host == NUPA_AH_GROUP)) {
-		if (unlikely(qp->rated) && !wqe->by_message &&
-		    !nupa_pace_request(qp, wqe->length_bytes))
-			return false;
-		wqe->by_message = 1; /* it is booked, once for all members */
-		if (!nupa_mcast_issue(qp, wqe))
-			return false;
-		nupa_stall_over(qp);
-		goto out;
-	}
-	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
-		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
-	channel = nupa_channel_get(qp->engine, peer);
-	/* No such QP, another host's, or no path: a datagram is lost without an error. */
-	if (!channel || channel->broken || channel->peer_host != wqe->ah_host)
-		goto out;
-	if (!nupa_channel_path_up(qp->engine, channel)) {
-		nupa_channel_count_closed(channel, false);
-		goto out;
-	}
-	dma_bytes = wqe->length_bytes <= NUPA_UD_INLINE_BYTES ? 0 : wqe->length_bytes;
-	qp->channel = channel;
-	qp->dest_qpn = wqe->dest_qpn;
-	msg = reserve(qp, wqe->length_bytes, dma_bytes, &payload);
-	if (unlikely(!msg)) {
-		if (!qp->gave_up)
-			return false;
-		qp->gave_up = false;
-		goto out;
-	}
-	if (nupa_spans_copy(spans, n_spans, 0, dma_bytes ? payload : msg->ud_data,
-			    wqe->length_bytes, false)) {
-		qp->channel = NULL;
-		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
-	}
-	nupa_request_fill(qp, msg, NUPA_OP_SEND,
-			  message_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST |
-			      (dma_bytes ? NUPA_F_DMA : 0),
-			  wqe->length_bytes);
-	msg->imm = wqe->imm;
-	msg->deth = wqe->deth;
-	msg->deth.qkey = wqe->qkey;
-	msg->deth.pkey = qp->pkey;
-	nupa_request_publish(qp, msg, dma_bytes);
-out:
-	qp->channel = NULL;
-	issued(qp, wqe, NUPA_WQE_DONE);
-	nupa_sq_complete_done(qp);
-	return true;
-}
-
 void nupa_requester_run(struct nupa_qp *qp)
 {
 	while (qp->sq.issued != qp->sq.posted) {
@@ -512,7 +380,7 @@ void nupa_requester_run(struct nupa_qp *qp)
 		}
 		if (unlikely(qp->wait != NUPA_WAIT_NONE) && !nupa_sq_wait_over(qp))
 			return;
-		if (qp->type == IBV_QPT_UD ? !issue_datagram(qp, wqe, index)
+		if (qp->type == IBV_QPT_UD ? !nupa_datagram_issue(qp, wqe, index)
 					   : !issue_connected(qp, wqe, index))
 			return;
 	}

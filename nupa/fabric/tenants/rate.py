@@ -18,7 +18,7 @@ _SCOPES = {
 }
 
 
-class Rate(NamedTuple):
+class RateUse(NamedTuple):
     """A rate that holds, and its use since it was made.
 
     scope: tenant, partition or member.  tenant: an id; host: an index; pkey: 15 bits; 0 where the
@@ -35,12 +35,12 @@ class Rate(NamedTuple):
     idle_ns: int
 
 
-def read_rates(fabric: Fabric) -> list[Rate]:
+def read_rates(fabric: Fabric) -> list[RateUse]:
     """Returns the rates that hold in a fabric, in the order of their rows."""
     rows = ffi.new("struct nupa_rate_info[]", _ROWS_MAX)
     found = lib.nupa_rate_list(fabric.handle, rows, _ROWS_MAX)
     return [
-        Rate(
+        RateUse(
             _SCOPES[row.scope],
             row.tenant,
             row.host,

@@ -10,7 +10,7 @@ import pytest
 
 from nupa.base.errors import FabricError
 from nupa.fabric import Fabric
-from nupa.fabric.tenants.rate import Rate, read_rates
+from nupa.fabric.tenants.rate import RateUse, read_rates
 from nupa.verbs import SendWR, connect
 from nupa.verbs import enums as e
 from tests.unit.conftest import End, Pair
@@ -100,7 +100,7 @@ def test_a_tenants_writes_take_their_time(fabric: Fabric, of_red: Pair) -> None:
     assert time.monotonic() - start > 0.046
     (rate,) = read_rates(fabric)
     pieces = -(-size // 8192)
-    assert rate[:5] == Rate("tenant", 1, 0, 0, 20_000_000, 0, 0)[:5]
+    assert rate[:5] == RateUse("tenant", 1, 0, 0, 20_000_000, 0, 0)[:5]
     assert rate.bytes == size + 64 * pieces
 
 
