@@ -55,9 +55,9 @@ examples:
 """
 _JOIN_EPILOG = """\
 MEMBER is a host by name or number, accelerator:ID (UALink), device:NAME (a CXL device as sld4, or
-the tag of a pool region), or tag:UUID (of CXL dynamic capacity).  The first partition of a host takes the place of the
-default one, at index 0 of its P_Key table, so unmodified programs use it.  Joining again changes
-membership, rate and service level.
+the tag of a pool region), or tag:UUID (of CXL dynamic capacity).  The first partition of a host
+takes the place of the default one, at index 0 of its P_Key table, so unmodified programs use it.
+Joining again changes membership, rate and service level.
 
 examples:
   nupa partition join storage host0 host1

@@ -26,6 +26,9 @@ RUN = [
     ("docs/ecosystem.md", "-- rdma link"),
     ("docs/ecosystem.md", "qperf"),
     ("docs/faults.md", "add drop"),
+    ("docs/tenants.md", "--fabric lab"),
+    ("docs/tenants.md", "--topology tenants"),
+    ("docs/tenants.md", "nupa host add host2"),
     ("docs/topology.md", "--pool 4G"),
     ("docs/topology.md", "lab.toml"),
 ]
