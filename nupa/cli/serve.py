@@ -64,6 +64,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "--allow-changes", action="store_true", help="let requests change the fabric"
     )
     parser.add_argument(
+        "--sunfish", metavar="URL", type=_url, default="", help="register at this Sunfish server"
+    )
+    parser.add_argument(
         "--sysfs",
         metavar="DIR",
         help="keep DIR/class/infiniband for node_exporter --path.sysfs=DIR, a device for each host",
@@ -83,6 +86,19 @@ def _place(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not an address and port like 127.0.0.1:8000 or [::1]:8000"
         ) from None
+
+
+def _url(text: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not text.isascii() or not text.isprintable() or " " in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a URL like http://127.0.0.1:5000")
+    return text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -109,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     with Fabric.open(args.fabric) as fabric:
         name = fabric.name
     with ExitStack() as stack:
-        options = Options(allow_changes=args.allow_changes, login=args.login)
+        options = Options(args.allow_changes, args.login, args.sunfish)
         service = stack.enter_context(Service(name, options))
         if args.sysfs is not None:
             stack.enter_context(kept(Path(args.sysfs), service.snapshots))
@@ -120,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         before = [signal.signal(number, lambda *_: server.stop()) for number in numbers]
         try:
-            server.run(lambda: _greet(args, name, server, made), service.close)
+            server.run(lambda: _start(args, service, server, made), service.close)
         finally:
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)
@@ -164,6 +180,11 @@ def _password(path: str) -> str:
             return file.readline(1024).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise LocalError(f"the password file {path} cannot be read: {error}") from error
+
+
+def _start(args: argparse.Namespace, service: Service, server: HttpServer, password: str) -> None:
+    _greet(args, service.name, server, password)
+    service.started(server.url)
 
 
 def _greet(args: argparse.Namespace, fabric: str, server: HttpServer, password: str) -> None:

@@ -28,11 +28,12 @@ class Options:
     """Options of `nupa serve` that routes ask for.
 
     allow_changes: requests may change the fabric.  login: also peers of the same user need an
-    account.
+    account.  sunfish: the URL of a Sunfish server that is told of this one.
     """
 
     allow_changes: bool = False
     login: bool = False
+    sunfish: str = ""
 
 
 class Service(Closing):
@@ -57,6 +58,16 @@ class Service(Closing):
         self._read_lock = threading.Lock()
         self._observed: Observed | None = None
         self._closing = ExitStack()
+        self._starting: list[Callable[[str], object]] = []
+
+    def at_start(self, call: Callable[[str], object]) -> None:
+        """Has *call* called by started(), with the server's URL."""
+        self._starting.append(call)
+
+    def started(self, url: str) -> None:
+        """Says that requests are answered at *url*."""
+        for call in self._starting:
+            call(url)
 
     def at_close(self, call: Callable[[], object]) -> None:
         """Has *call* called by close(), the last one first."""

@@ -46,6 +46,8 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return  # no WebSockets here
+        if scope["path"].startswith("//"):  # as of Sunfish, which joins URLs by "/"
+            scope = {**scope, "path": f"/{scope['path'].lstrip('/')}"}
         headers = _headers(scope)
         caller, refusal = self._judge(scope, headers)
         if refusal is None:

@@ -30,7 +30,7 @@ _TIMEOUTS_S = range(30, 86401)  # Redfish's SessionService: SessionTimeout
 def account_service(_view: RedfishView) -> Json:
     return resource(
         _SERVICE,
-        "AccountService.v1_13_0.AccountService",
+        "AccountService.v1_18_1.AccountService",
         "AccountService",
         "Accounts",
         ServiceEnabled=True,
@@ -53,7 +53,7 @@ def role(_view: RedfishView, which: str) -> Json:
         raise RedfishError("ResourceMissingAtURI", f"{_SERVICE}/Roles/{which}")
     return resource(
         f"{_SERVICE}/Roles/{which}",
-        "Role.v1_3_1.Role",
+        "Role.v1_3_3.Role",
         which,
         which,
         RoleId=which,
@@ -83,7 +83,7 @@ def account(view: RedfishView, which: str) -> Json:
         raise RedfishError("InsufficientPrivilege")
     return resource(
         f"{_SERVICE}/Accounts/{which}",
-        "ManagerAccount.v1_8_0.ManagerAccount",
+        "ManagerAccount.v1_14_1.ManagerAccount",
         which,
         f"Account {which}",
         UserName=found.name,
@@ -166,7 +166,7 @@ def remove_account(view: RedfishView, which: str) -> None:
 def session_service(view: RedfishView) -> Json:
     return resource(
         f"{ROOT}/SessionService",
-        "SessionService.v1_1_8.SessionService",
+        "SessionService.v1_2_0.SessionService",
         "SessionService",
         "Sessions",
         ServiceEnabled=True,
@@ -223,7 +223,7 @@ def shown_session(found: LoginSession) -> Json:
     """Returns a session as a resource."""
     return resource(
         f"{_SESSIONS}/{found.id}",
-        "Session.v1_5_0.Session",
+        "Session.v1_8_0.Session",
         found.id,
         f"Session {found.id}",
         UserName=found.name,

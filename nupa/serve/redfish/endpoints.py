@@ -80,7 +80,7 @@ def endpoint(view: RedfishView, name: str, which: str) -> Json:
     accelerator = kind == "accelerator"
     return resource(
         view.endpoint_uri(which),
-        "Endpoint.v1_8_0.Endpoint",
+        "Endpoint.v1_8_2.Endpoint",
         which,
         f"Accelerator {rest}" if accelerator else rest,
         EndpointProtocol="CXL",
@@ -109,7 +109,7 @@ def _host(view: RedfishView, name: str) -> Json:
     ]
     return resource(
         view.endpoint_uri(name),
-        "Endpoint.v1_8_0.Endpoint",
+        "Endpoint.v1_8_2.Endpoint",
         name,
         name,
         EndpointProtocol=protocol(view),
@@ -140,17 +140,14 @@ def _eui(mac: str) -> str:
 
 
 def _pool(view: RedfishView) -> Json:
-    domain = f"{view.chassis}/MemoryDomains/pool"
     connections = [f"{view.fabric}/Connections/{identifier}" for identifier in view.regions]
     return resource(
         view.endpoint_uri(POOL),
-        "Endpoint.v1_8_0.Endpoint",
+        "Endpoint.v1_8_2.Endpoint",
         POOL,
         f"Pool of {view.name}",
         EndpointProtocol="CXL",
-        ConnectedEntities=[
-            {"EntityType": "MediaController", "EntityRole": "Target", "EntityLink": link(domain)}
-        ],
+        ConnectedEntities=[{"EntityType": "MediaController", "EntityRole": "Target"}],
         Status=status(),
         Links={"Connections": links(connections)},
     )

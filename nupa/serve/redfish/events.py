@@ -186,7 +186,7 @@ def _origin(name: str, kind: str, subject: str) -> str:
 def event_of(records: list[Json], number: str, context: str | None) -> Json:
     """Returns an Event with these records."""
     found: Json = {
-        "@odata.type": "#Event.v1_7_0.Event",
+        "@odata.type": "#Event.v1_13_0.Event",
         "Id": number,
         "Name": "Event",
         "Events": [{"MemberId": "0", **record} for record in records],

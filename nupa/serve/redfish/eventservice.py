@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SERVICE = f"{ROOT}/EventService"
 SSE = f"{SERVICE}/SSE"
+#: The destination of a stream names its client: EventDestination 1.16.
+_SSE_SCHEME = "redfish-sse://"
 _TEST = "EventService.SubmitTestEvent"
 _SEVERITIES = ("OK", "Warning", "Critical")
 _REGISTRIES = ("ResourceEvent", "Base")
@@ -38,7 +40,7 @@ _PARAMETERS = ("EventTimestamp", "Message", "MessageId", "EventGroupId", "Severi
 def service(view: RedfishView) -> Json:
     return resource(
         SERVICE,
-        "EventService.v1_8_0.EventService",
+        "EventService.v1_12_0.EventService",
         "EventService",
         "Events",
         ServiceEnabled=True,
@@ -83,19 +85,20 @@ def subscription(view: RedfishView, which: str) -> Json:
     found = _subscription(view, which)
     return resource(
         f"{SERVICE}/Subscriptions/{which}",
-        "EventDestination.v1_12_0.EventDestination",
+        "EventDestination.v1_16_0.EventDestination",
         which,
         f"Subscription {which}",
+        Destination=found.destination,
         Context=found.context,
         Protocol="Redfish",
-        SubscriptionType="RedfishEvent" if found.destination else "SSE",
+        SubscriptionType="SSE" if found.destination.startswith(_SSE_SCHEME) else "RedfishEvent",
         EventFormatType="Event",
         DeliveryRetryPolicy="RetryForever",
         RegistryPrefixes=list(found.registries),
         Severities=list(found.severities),
         VerifyCertificate=found.verify,
         Status=status(not found.failures),
-    ) | {"Destination": found.destination or None, "HttpHeaders": []}
+    ) | {"HttpHeaders": []}
 
 
 def add_subscription(view: RedfishView, body: Body) -> str:
@@ -186,12 +189,14 @@ class Stream:
     are too many.
     """
 
-    def __init__(self, subscriptions: Subscriptions) -> None:
+    def __init__(self, subscriptions: Subscriptions, client: str) -> None:
         self._subscriptions, self._hub = subscriptions, subscriptions.hub
         self._loop, self._ready = asyncio.get_running_loop(), asyncio.Event()
         self._stopped = False
         context = f"stream-{secrets.token_hex(8)}"
-        self._subscription = subscriptions.add(Subscription("", "", context), self._stop)
+        self._subscription = subscriptions.add(
+            Subscription("", f"{_SSE_SCHEME}{client}", context), self._stop
+        )
 
     def _stop(self) -> None:
         self._stopped = True

@@ -32,7 +32,7 @@ def fabric(view: RedfishView, name: str) -> Json:
     down = [port for port in view.ports.values() if port["state"] != "ACTIVE"]
     return resource(
         view.fabric,
-        "Fabric.v1_3_0.Fabric",
+        "Fabric.v1_4_0.Fabric",
         view.name,
         view.name,
         Description="Hosts and switches in shared memory of one machine",
@@ -67,7 +67,7 @@ def switch(view: RedfishView, name: str, which: str) -> Json:
     uri = f"{view.fabric}/Switches/{quote(which, safe='')}"
     return resource(
         uri,
-        "Switch.v1_9_0.Switch",
+        "Switch.v1_11_0.Switch",
         which,
         which,
         SwitchType=protocol(view),
@@ -116,7 +116,7 @@ def port_of(view: RedfishView, found: Json, **more: Json) -> Json:
     uri, up = view.port_uri(found["name"]), found["state"] == "ACTIVE"
     return resource(
         uri,
-        "Port.v1_11_0.Port",
+        "Port.v1_18_0.Port",
         number,
         found["name"],
         PortId=number,
@@ -168,7 +168,7 @@ def metrics_of(view: RedfishView, found: Json, host: Json | None = None) -> Json
         }
     return resource(
         f"{view.port_uri(found['name'])}/Metrics",
-        "PortMetrics.v1_4_0.PortMetrics",
+        "PortMetrics.v1_8_1.PortMetrics",
         "Metrics",
         f"Metrics of {found['name']}",
         RXBytes=received,

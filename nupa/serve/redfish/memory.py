@@ -33,7 +33,7 @@ def domain(view: RedfishView, name: str, which: str) -> Json:
         raise RedfishError("ResourceMissingAtURI", f"{view.chassis}/MemoryDomains/{which}")
     return resource(
         _domain_uri(view),
-        "MemoryDomain.v1_5_0.MemoryDomain",
+        "MemoryDomain.v1_5_1.MemoryDomain",
         "pool",
         f"Pool of {view.name}",
         AllowsMemoryChunkCreation=False,
@@ -55,7 +55,7 @@ def chunk(view: RedfishView, name: str, which: str, region: str) -> Json:
         raise RedfishError("ResourceMissingAtURI", uri)
     return resource(
         uri,
-        "MemoryChunks.v1_5_0.MemoryChunks",
+        "MemoryChunks.v1_6_2.MemoryChunks",
         region,
         found["tag"] or region,
         # Less than 1 MiB is a chunk of 1.
@@ -93,7 +93,7 @@ def connection(view: RedfishView, name: str, which: str) -> Json:
     hosts = [found["host"], *(host for host in found["share"] if host != found["host"])]
     return resource(
         uri,
-        "Connection.v1_3_0.Connection",
+        "Connection.v1_4_0.Connection",
         which,
         found["tag"] or which,
         ConnectionType="Memory",

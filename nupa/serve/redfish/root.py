@@ -17,46 +17,49 @@ _SCHEMAS = "http://redfish.dmtf.org/schemas/v1"
 _NAMESPACE = uuid.UUID("6b0f2f3a-6f0c-4a86-9a7d-6d1c3d2f6c10")
 #: DMTF's schemas that resources of this service have: the name of the file, its namespaces.
 DMTF = {
-    "AccountService": "v1_13_0",
-    "Chassis": "v1_21_0",
+    "AccountService": "v1_18_1",
+    "AggregationService": "v1_0_2",
+    "Chassis": "v1_28_0",
     "ChassisCollection": "",
-    "ComputerSystem": "v1_20_0",
+    "ComputerSystem": "v1_27_0",
     "ComputerSystemCollection": "",
-    "Connection": "v1_3_0",
+    "Connection": "v1_4_0",
     "ConnectionCollection": "",
-    "Endpoint": "v1_8_0",
+    "ConnectionMethod": "v1_1_1",
+    "ConnectionMethodCollection": "",
+    "Endpoint": "v1_8_2",
     "EndpointCollection": "",
-    "Event": "v1_7_0",
-    "EventDestination": "v1_12_0",
+    "Event": "v1_13_0",
+    "EventDestination": "v1_16_0",
     "EventDestinationCollection": "",
-    "EventService": "v1_8_0",
-    "Fabric": "v1_3_0",
-    "FabricAdapter": "v1_5_0",
+    "EventService": "v1_12_0",
+    "Fabric": "v1_4_0",
+    "FabricAdapter": "v1_5_3",
     "FabricAdapterCollection": "",
     "FabricCollection": "",
-    "JsonSchemaFile": "v1_1_4",
+    "JsonSchemaFile": "v1_1_5",
     "JsonSchemaFileCollection": "",
-    "ManagerAccount": "v1_8_0",
+    "ManagerAccount": "v1_14_1",
     "ManagerAccountCollection": "",
-    "MemoryChunks": "v1_5_0",
+    "MemoryChunks": "v1_6_2",
     "MemoryChunksCollection": "",
-    "MemoryDomain": "v1_5_0",
+    "MemoryDomain": "v1_5_1",
     "MemoryDomainCollection": "",
     "Message": "v1_1_1",
-    "MessageRegistryFile": "v1_1_3",
+    "MessageRegistryFile": "v1_1_5",
     "MessageRegistryFileCollection": "",
-    "Port": "v1_11_0",
+    "Port": "v1_18_0",
     "PortCollection": "",
-    "PortMetrics": "v1_4_0",
-    "Role": "v1_3_1",
+    "PortMetrics": "v1_8_1",
+    "Role": "v1_3_3",
     "RoleCollection": "",
-    "ServiceRoot": "v1_16_0",
-    "Session": "v1_5_0",
+    "ServiceRoot": "v1_20_0",
+    "Session": "v1_8_0",
     "SessionCollection": "",
-    "SessionService": "v1_1_8",
-    "Switch": "v1_9_0",
+    "SessionService": "v1_2_0",
+    "Switch": "v1_11_0",
     "SwitchCollection": "",
-    "Zone": "v1_6_0",
+    "Zone": "v1_6_3",
     "ZoneCollection": "",
 }
 _REGISTRIES = {
@@ -68,7 +71,7 @@ _REGISTRIES = {
 def root(view: RedfishView) -> Json:
     return resource(
         f"{ROOT}/",
-        "ServiceRoot.v1_16_0.ServiceRoot",
+        "ServiceRoot.v1_20_0.ServiceRoot",
         "RootService",
         "NUPA",
         RedfishVersion=_PROTOCOL_VERSION,
@@ -89,6 +92,7 @@ def root(view: RedfishView) -> Json:
             },
         },
         AccountService=link(f"{ROOT}/AccountService"),
+        AggregationService=link(f"{ROOT}/AggregationService"),
         Chassis=link(f"{ROOT}/Chassis"),
         EventService=link(f"{ROOT}/EventService"),
         Fabrics=link(f"{ROOT}/Fabrics"),
@@ -137,7 +141,7 @@ def metadata() -> str:
 <edmx:Edmx xmlns:edmx="http://docs.oasis-open.org/odata/ns/edmx" Version="4.0">
 {"".join(references)}  <edmx:DataServices>
     <Schema xmlns="http://docs.oasis-open.org/odata/ns/edm" Namespace="Service">
-      <EntityContainer Name="Service" Extends="ServiceRoot.v1_16_0.ServiceContainer"/>
+      <EntityContainer Name="Service" Extends="ServiceRoot.v1_20_0.ServiceContainer"/>
     </Schema>
   </edmx:DataServices>
 </edmx:Edmx>
@@ -172,7 +176,7 @@ def json_schema_file(_view: RedfishView, which: str) -> Json:
         raise RedfishError("ResourceMissingAtURI", f"{ROOT}/JsonSchemas/{which}")
     return resource(
         f"{ROOT}/JsonSchemas/{which}",
-        "JsonSchemaFile.v1_1_4.JsonSchemaFile",
+        "JsonSchemaFile.v1_1_5.JsonSchemaFile",
         which,
         f"Schema {which}",
         Schema=f"#{kind}",
@@ -201,7 +205,7 @@ def registry(_view: RedfishView, which: str) -> Json:
     published = f"https://redfish.dmtf.org/registries/{found}.0.json"
     return resource(
         f"{ROOT}/Registries/{which}",
-        "MessageRegistryFile.v1_1_3.MessageRegistryFile",
+        "MessageRegistryFile.v1_1_5.MessageRegistryFile",
         which,
         f"Registry {which}",
         Registry=found,

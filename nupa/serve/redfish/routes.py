@@ -20,6 +20,7 @@ from nupa.serve.redfish.body import Body, parse
 from nupa.serve.redfish.errors import RedfishError
 from nupa.serve.redfish.events import EventHub
 from nupa.serve.redfish.subscriptions import Subscriptions
+from nupa.serve.redfish.sunfish import SunfishAgent
 from nupa.serve.redfish.view import ROOT, Json, RedfishView
 from nupa.serve.service import caller_of
 
@@ -71,6 +72,14 @@ class RedfishApp:
         self._subscriptions = Subscriptions(self._hub)
         service.at_close(self._hub.close)
         service.at_close(self._subscriptions.close)
+        if service.options.sunfish:
+            service.at_start(self._announce)
+
+    def _announce(self, own_url: str) -> None:
+        agent = SunfishAgent(
+            self._service, self._subscriptions, self._service.options.sunfish, own_url
+        )
+        self._service.at_close(agent.stop)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -106,7 +115,7 @@ class RedfishApp:
         _check_accept(request, "text/event-stream")
         headers = _common(["GET"])
         return StreamingResponse(
-            eventservice.Stream(self._subscriptions),
+            eventservice.Stream(self._subscriptions, _client(request)),
             headers=headers,
             media_type="text/event-stream",
         )
@@ -199,8 +208,8 @@ class RedfishApp:
     ) -> _Answer:
         assert resource.post is not None
         if resource.post is accounts.open_session:
-            client = request.client.host if request.client else ""
-            made, token = accounts.open_session(view, body, client)
+            host = request.client.host if request.client else ""
+            made, token = accounts.open_session(view, body, host)
             headers = {"Location": made["@odata.id"], "X-Auth-Token": token}
             return _Answer(201, made, headers)
         uri = resource.post(view, body, *ids)
@@ -281,6 +290,11 @@ def _check_type(request: Request) -> None:
         raise RedfishError(
             "HeaderInvalid", "Content-Type", status=415, text="send application/json"
         )
+
+
+def _client(request: Request) -> str:
+    """Returns the address and port of a client; of a Unix socket, that it is this machine."""
+    return f"{request.client.host}:{request.client.port}" if request.client else "localhost:0"
 
 
 def _schema_name(path: str) -> str:

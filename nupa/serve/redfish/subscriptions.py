@@ -31,7 +31,7 @@ _HEADERS_MAX = 16
 class Subscription:
     """A destination of events; context: what its events carry to tell it which it is.
 
-    The destination of a stream of events is "": it goes with its connection.
+    That of a stream of events goes with its connection.
     """
 
     id: str
@@ -41,10 +41,13 @@ class Subscription:
     severities: tuple[str, ...] = ()
     registries: tuple[str, ...] = ()
     verify: bool = True
+    needs_context: bool = False  # nothing is sent before it has one
     failures: int = 0
 
     def wants(self, record: Json) -> bool:
         """Tells whether it wants an event."""
+        if self.needs_context and not self.context:
+            return False
         if self.severities and record["MessageSeverity"] not in self.severities:
             return False
         return not self.registries or record["MessageId"].partition(".")[0] in self.registries

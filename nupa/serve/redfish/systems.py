@@ -58,7 +58,7 @@ def system(view: RedfishView, name: str) -> Json:
     uri = view.system_uri(name)
     return resource(
         uri,
-        "ComputerSystem.v1_20_0.ComputerSystem",
+        "ComputerSystem.v1_27_0.ComputerSystem",
         name,
         name,
         Description="A host of the fabric: processes that use its RDMA device",
@@ -85,7 +85,7 @@ def adapter(view: RedfishView, name: str, which: str) -> Json:
         raise RedfishError("ResourceMissingAtURI", f"{uri.rpartition('/')[0]}/{which}")
     return resource(
         uri,
-        "FabricAdapter.v1_5_0.FabricAdapter",
+        "FabricAdapter.v1_5_3.FabricAdapter",
         ADAPTER,
         f"RDMA device of {name}",
         Manufacturer="NUPA",
@@ -148,7 +148,7 @@ def chassis(view: RedfishView, name: str) -> Json:
     switches = [f"{view.fabric}/Switches/{switch}" for switch in view.switches]
     return resource(
         view.chassis,
-        "Chassis.v1_21_0.Chassis",
+        "Chassis.v1_28_0.Chassis",
         view.name,
         f"Machine of {view.name}",
         ChassisType="RackMount",

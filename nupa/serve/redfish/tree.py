@@ -14,6 +14,7 @@ from nupa.serve.redfish import (
     fabrics,
     memory,
     root,
+    sunfish,
     systems,
     zones,
 )
@@ -55,6 +56,9 @@ _TREE = {
     "Schemas/{}": Resource(root.schema),
     "Registries": Resource(root.registries),
     "Registries/{}": Resource(root.registry),
+    "AggregationService": Resource(sunfish.aggregation_service),
+    "AggregationService/ConnectionMethods": Resource(sunfish.methods),
+    "AggregationService/ConnectionMethods/{}": Resource(sunfish.method),
     "AccountService": Resource(accounts.account_service),
     "AccountService/Accounts": Resource(accounts.accounts, post=accounts.add_account),
     "AccountService/Accounts/{}": Resource(

@@ -59,7 +59,7 @@ def _tenant(view: RedfishView, tenant: Json) -> Json:
     inside = [view.zone_uri("partition", each) for each in tenant["partitions"]]
     return resource(
         view.zone_uri("tenant", name),
-        "Zone.v1_6_0.Zone",
+        "Zone.v1_6_3.Zone",
         f"tenant-{name}",
         name,
         Description="A tenant: hosts that share nothing with those of others",
@@ -94,7 +94,7 @@ def _partition(view: RedfishView, partition: Json) -> Json:
     is_default = partition["pkey"] == _DEFAULT_PKEY
     return resource(
         view.zone_uri("partition", name),
-        "Zone.v1_6_0.Zone",
+        "Zone.v1_6_3.Zone",
         f"partition-{name}",
         name,
         Description="A partition: endpoints that reach each other",

@@ -62,6 +62,7 @@ def served(service: Service, place: Place = _ANY_PORT, tls: Tls | None = None) -
     thread.start()
     try:
         assert started.wait(30)
+        service.started(server.url)
         yield Served(server, server.address)
     finally:
         server.stop()

@@ -5,11 +5,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import queue
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -20,57 +15,10 @@ from nupa.serve.redfish.subscriptions import SUBSCRIPTIONS_MAX, Subscription, Su
 from nupa.serve.service import Service
 from tests.unit.serve.clients import own, served
 from tests.unit.serve.redfish import FABRIC, ROOT, add_partition, message_of
+from tests.unit.serve.sink import DEADLINE_S, sink
 
 _SUBSCRIPTIONS = f"{ROOT}/EventService/Subscriptions"
 _TEST = f"{ROOT}/EventService/Actions/EventService.SubmitTestEvent"
-DEADLINE_S = 30.0
-
-
-class Sink(ThreadingHTTPServer):
-    """A destination of events, which refuses the first *refused* of them."""
-
-    daemon_threads = True
-
-    def __init__(self, refused: int = 0) -> None:
-        self.refused = refused
-        self.got: queue.Queue[tuple[dict[str, str], dict[str, Any]]] = queue.Queue()
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/events"
-
-    def next(self) -> dict[str, Any]:
-        return self.got.get(timeout=DEADLINE_S)[1]
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Sink
-
-    def do_POST(self) -> None:
-        content = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if self.server.refused > 0:
-            self.server.refused -= 1
-            self.send_error(503)
-            return
-        self.server.got.put((dict(self.headers), content))
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@contextmanager
-def sink(refused: int = 0) -> Iterator[Sink]:
-    with Sink(refused) as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield made
-        finally:
-            made.shutdown()
-            thread.join()
 
 
 def test_a_subscription_gets_what_happens_to_the_fabric(service: Service) -> None:
@@ -87,7 +35,7 @@ def test_a_subscription_gets_what_happens_to_the_fabric(service: Service) -> Non
         client.post(_TEST, json={})
         headers, event = there.got.get(timeout=DEADLINE_S)
         assert headers["X-Secret"] == "word"
-        assert (event["Context"], event["@odata.type"]) == ("mine", "#Event.v1_7_0.Event")
+        assert (event["Context"], event["@odata.type"]) == ("mine", "#Event.v1_13_0.Event")
         zone = add_partition(client, "red", []).headers["location"]
         record = there.next()["Events"][0]
         assert record["MessageId"].endswith(".ResourceCreated")
