@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from random import Random
@@ -64,8 +65,15 @@ class _Actor(threading.Thread):
             self._stop_event.set()
 
 
-def run_soak(*, seconds: float, seed: int, n_hosts: int = 6, pairs: int = 2) -> Report:
-    """Returns the report of one soak.  *pairs*: exchanges at a time."""
+def run_soak(
+    *,
+    seconds: float,
+    seed: int,
+    n_hosts: int = 6,
+    pairs: int = 2,
+    enough: Callable[[Report], bool] = lambda _: False,
+) -> Report:
+    """Returns the report of one soak.  *pairs*: exchanges at a time; *enough*: ends it early."""
     report = Report(seed, seconds)
     name = f"soak-tenants-{os.getpid()}"
     with ExitStack() as stack:
@@ -75,14 +83,22 @@ def run_soak(*, seconds: float, seed: int, n_hosts: int = 6, pairs: int = 2) -> 
             fabric.tenants.add(f"tenant{number}")
         hosts = [SoakHost(name, host.name) for host in fabric.hosts]
         try:
-            _soak(report, fabric, hosts, pairs)
+            for host in hosts:
+                host.ask("close")  # it has started
+            _soak(report, fabric, hosts, pairs, enough)
         finally:
             ends = {host.name: host.end() for host in hosts}
         report.wrong += [f"{name} ended with {status}" for name, status in ends.items() if status]
     return report
 
 
-def _soak(report: Report, fabric: Fabric, hosts: list[SoakHost], pairs: int) -> None:
+def _soak(
+    report: Report,
+    fabric: Fabric,
+    hosts: list[SoakHost],
+    pairs: int,
+    enough: Callable[[Report], bool],
+) -> None:
     end, lock, seeds = threading.Event(), threading.Lock(), Random(report.seed)
     changes = Changes(fabric, hosts, seeds.getrandbits(32))
     # Changes come seldom enough that most exchanges see none.
@@ -94,6 +110,8 @@ def _soak(report: Report, fabric: Fabric, hosts: list[SoakHost], pairs: int) -> 
             report.statuses[verdict.status] += 1
             if verdict.wrong is not None:
                 report.wrong.append(verdict.wrong)
+            if enough(report):
+                end.set()
 
     def meet(rng: Random) -> None:
         a, b = rng.sample(hosts, 2)
