@@ -11,7 +11,7 @@ static inline uint64_t nupa_bits_get(const uint8_t *from, uint32_t at, uint32_t 
 	uint64_t value = 0;
 
 	for (uint32_t bit = at; bit < at + bits; bit++)
-		value = value << 1 | (from[bit / 8] >> (7 - bit % 8) & 1u);
+		value = value << 1 | ((uint32_t)from[bit / 8] >> (7 - bit % 8) & 1u);
 	return value;
 }
 

@@ -142,8 +142,6 @@ nupa_mad_answer nupa_sma_port_info, nupa_sma_switch_info, nupa_sma_linear_table,
     nupa_sma_multicast_table;
 /* PortInfo.CapabilityMask of a host's port. */
 uint32_t nupa_sma_cap_mask(const struct nupa_subnet *subnet, uint32_t host);
-/* PortInfo.MasterSMLID of a host's port; 0: no subnet manager has set it. */
-uint16_t nupa_sma_sm_lid(struct nupa_subnet *subnet, uint32_t host);
 
 /* --- traffic.c ---------------------------------------------------------------------------------
  */

@@ -5,6 +5,7 @@
 
 #include "base/atomics.h"
 #include "region/region.h"
+#include "segment/gid.h"
 #include "segment/rate.h"
 #include "segment/slot/counters.h"
 
@@ -159,13 +160,14 @@ static void show(const struct nupa_mad_request *request, const struct place *pla
 	/* Port 0 of a switch, and the port of a host: what the node itself has. */
 	if (has_lid(node, place)) {
 		put(data, lid, nupa_node_lid(fabric, node));
-		put(data, sm_lid, 1); /* as of a fabric without a subnet manager */
 		put(data, guid_cap, 8);
 		put(data, response_time, 16);
 	}
 	if (nupa_subnet_get(request->subnet, key_of(request, place), set))
 		for (uint32_t i = first_kept(request->node, place); i < N_KEPT; i++)
 			put(data, kept[i], get(set, kept[i]));
+	if (!node.is_switch)
+		put(data, sm_lid, nupa_host_sm_lid(fabric, node.index));
 	put(data, local_port, request->in_port);
 	put(data, vl_cap, 1);
 	put(data, mtu_cap, MTU_4096);
@@ -226,6 +228,9 @@ static uint16_t set(const struct nupa_mad_request *request, const struct place *
 		put(wanted, kept[i], get(request->data, kept[i]));
 	if (nupa_subnet_set(request->subnet, key_of(request, place), wanted))
 		return NUPA_MAD_INVALID;
+	if (!request->node.is_switch) /* for ibv_query_port */
+		nupa_store_relaxed(&fabric->controls[request->node.index].sm_lid,
+				   (uint32_t)get(wanted, sm_lid));
 	status = set_state(fabric, place, request->data);
 	show(request, place);
 	return status;
@@ -246,13 +251,4 @@ uint16_t nupa_sma_port_info(const struct nupa_mad_request *request)
 		return set(request, &place);
 	show(request, &place);
 	return NUPA_MAD_OK;
-}
-
-uint16_t nupa_sma_sm_lid(struct nupa_subnet *subnet, uint32_t host)
-{
-	uint8_t value[NUPA_SUBNET_VALUE_BYTES];
-
-	return nupa_subnet_get(subnet, nupa_subnet_key(ATTRIBUTE, false, host, 1), value)
-		   ? (uint16_t)get(value, sm_lid)
-		   : 0;
 }

@@ -26,12 +26,15 @@ static uint64_t links_of(const struct nupa_fabric *fabric, uint32_t node)
 	for (uint32_t i = 0; i < fabric->geometry.n_ports; i++) {
 		const struct nupa_port *port = &fabric->ports[i];
 
-		if (port->is_switch && port->node == node)
-			hash = (hash ^ (nupa_load_relaxed(&port->link_downed) +
-					nupa_load_relaxed(&fabric->ports[port->peer].link_downed) *
-					    UINT64_C(65537) +
-					nupa_node_linked(fabric, i))) *
+		if (port->is_switch && port->node == node) {
+			const uint64_t downs =
+			    nupa_load_relaxed(&port->link_downed) +
+			    ((uint64_t)nupa_load_relaxed(&fabric->ports[port->peer].link_downed)
+			     << 32);
+
+			hash = (hash ^ (downs << 1 | nupa_node_linked(fabric, i))) *
 			       UINT64_C(0x9e3779b97f4a7c15);
+		}
 	}
 	return hash;
 }

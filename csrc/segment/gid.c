@@ -2,6 +2,8 @@
  * Hosts by their names and GIDs: arithmetic over the host table, without an attachment. */
 #include "segment/gid.h"
 
+#include "base/atomics.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -64,6 +66,13 @@ uint64_t nupa_host_guid_be(const struct nupa_fabric *fabric, uint32_t host)
 	nupa_host_gid(fabric, host, NUPA_GID_LINK, &gid);
 	memcpy(&guid, &gid.raw[8], sizeof(guid));
 	return guid;
+}
+
+uint16_t nupa_host_sm_lid(const struct nupa_fabric *fabric, uint32_t host)
+{
+	const uint32_t lid = nupa_load_relaxed(&fabric->controls[host].sm_lid);
+
+	return (uint16_t)(lid ? lid : 1);
 }
 
 int nupa_host_of_name(const struct nupa_fabric *fabric, const char *name)

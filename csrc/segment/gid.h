@@ -17,6 +17,8 @@ _Static_assert(NUPA_GID_IPV6 == NUPA_GIDS - 1, "the last");
 void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, union ibv_gid *gid);
 int nupa_host_of_gid(const struct nupa_fabric *fabric, const union ibv_gid *gid);
 bool nupa_gid_is_unique_local(const uint8_t gid[16]);
+/* The LID of the subnet manager: that of the first host until one says its own. */
+uint16_t nupa_host_sm_lid(const struct nupa_fabric *fabric, uint32_t host);
 uint64_t nupa_host_guid_be(const struct nupa_fabric *fabric, uint32_t host);
 
 #endif

@@ -7,6 +7,7 @@
 #include "engine/device/device.h"
 #include "mad/mad.h"
 #include "segment/control/pkey.h"
+#include "segment/gid.h"
 #include "segment/rate.h"
 #include "shim/umad.h"
 
@@ -113,15 +114,11 @@ SAY(lid)
 	snprintf(text, bytes, "0x%x\n", is_ethernet(view) ? 0 : host_of(view)->lid);
 }
 
-/* Without a subnet manager it is 1, as ibv_query_port has it. */
 SAY(sm_lid)
 {
-	struct nupa_subnet subnet = { .fabric = view->fabric };
-	const uint16_t lid_ = nupa_sma_sm_lid(&subnet, view->host);
-
 	(void)index;
-	nupa_subnet_close(&subnet);
-	snprintf(text, bytes, "0x%x\n", is_ethernet(view) ? 0 : lid_ ? lid_ : 1u);
+	snprintf(text, bytes, "0x%x\n",
+		 is_ethernet(view) ? 0u : nupa_host_sm_lid(view->fabric, view->host));
 }
 
 SAY(cap_mask)

@@ -113,7 +113,8 @@ enum nupa_host_state {
 struct nupa_host_control {
 	uint32_t state;  /* enum nupa_host_state */
 	uint32_t tenant; /* its id; 0: none */
-	uint32_t pad[14];
+	uint32_t sm_lid; /* of the subnet manager that set it (PortInfo.MasterSMLID); 0: none did */
+	uint32_t pad[13];
 	uint16_t pkeys[NUPA_PKEYS_MAX]; /* the P_Key table (IBTA 10.9.2): 0: invalid */
 };
 NUPA_ASSERT_SIZE(struct nupa_host_control, 64 + 2 * NUPA_PKEYS_MAX);
