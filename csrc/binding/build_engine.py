@@ -36,6 +36,7 @@ HEADERS = (
     "segment/control/control.h",
     "segment/control/event.h",
     "segment/control/share.h",
+    "segment/control/quota.h",
     "segment/layout/resource_layout.h",
     "segment/resource/resource.h",
     "segment/ring/lines.h",

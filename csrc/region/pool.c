@@ -2,14 +2,42 @@
  * The pool: memory of the fabric that all hosts can load from and store to, given out in runs of
  * extents. */
 #include "region/region_internal.h"
+#include "segment/control/quota.h"
 
 #include <errno.h>
+#include <sched.h>
+
+/* Two that ask at once and fit only alone: each steps back for a moment. */
+#define QUOTA_TRIES 100
+
+/* Neighbours that the quota of the slot's tenant lets it have: 0, -ENOMEM or -EDQUOT. */
+static int claim(struct nupa_fabric *fabric, uint32_t slot, uint32_t n, uint32_t owner,
+		 uint32_t *first)
+{
+	const uint32_t host = nupa_load_relaxed(&fabric->slots[slot].host);
+	const uint64_t bytes = (uint64_t)n * fabric->geometry.extent_bytes;
+
+	for (int i = 0; i < QUOTA_TRIES; i++) {
+		/* Claimed before the others are added up, by all: two at once see each other. */
+		*first = nupa_pool_claim(fabric, n, owner);
+		if (*first == fabric->geometry.n_extents)
+			return -ENOMEM;
+		if (slot == 0 || nupa_quota_pool_fits(fabric, host, 0))
+			return 0;
+		nupa_extents_free(fabric, *first, n);
+		if (!nupa_quota_pool_fits(fabric, host, bytes))
+			return -EDQUOT;
+		sched_yield();
+	}
+	return -EDQUOT;
+}
 
 /* Extents for the owner of the slot: the first of them. */
 static int reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, uint32_t *first)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
 	uint32_t owner, n;
+	int rc;
 
 	if (slot >= sb->n_slots || size_bytes == 0)
 		return -EINVAL;
@@ -24,12 +52,15 @@ static int reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_byte
 	if (!nupa_fabric_pool(fabric))
 		return -errno;
 	n = nupa_pool_extents(sb, size_bytes);
-	*first = nupa_pool_claim(fabric, n, owner);
-	if (*first == sb->n_extents) {
+	rc = claim(fabric, slot, n, owner, first);
+	if (rc) {
 		(void)nupa_fabric_reap(fabric);
-		*first = nupa_pool_claim(fabric, n, owner);
+		rc = claim(fabric, slot, n, owner, first);
 	}
-	return *first == sb->n_extents ? -ENOMEM : 0;
+	if (rc == -EDQUOT)
+		nupa_quota_refused(fabric, nupa_load_relaxed(&fabric->slots[slot].host),
+				   NUPA_QUOTA_POOL_BYTES);
+	return rc;
 }
 
 int nupa_pool_reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out)

@@ -8,7 +8,7 @@
 /* cffi: begin */
 /* Pool memory shared by all hosts: *size_bytes* is rounded up to extents.  slot: the caller's own,
  * or 0 for a process without an attachment.  -EPERM: not its slot or memory; -ENOMEM: no run of
- * free extents; -ENOSPC: the file system is full. */
+ * free extents; -ENOSPC: the file system is full; -EDQUOT: past the quota of the host's tenant. */
 int nupa_pool_alloc(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);
 /* The same without memory: who uses it, or maps it to others, backs it first (nupa_region_back). */
 int nupa_pool_reserve(struct nupa_fabric *fabric, uint32_t slot, uint64_t size_bytes, void **out);

@@ -4,6 +4,7 @@
 
 #include "region/region_internal.h"
 #include "segment/control/share.h"
+#include "segment/control/quota.h"
 
 #include <errno.h>
 #include <string.h>
@@ -156,12 +157,16 @@ static int charge(struct nupa_fabric *fabric, const struct nupa_regions *t, uint
 		  uint32_t host, uint64_t bytes)
 {
 	const uint32_t n = nupa_pool_extents(&fabric->geometry, bytes);
+	int rc;
 
 	if (!nupa_region_charge(fabric, t, index, host, n))
 		return 0;
 	/* Frees extents of the dead. */
 	(void)nupa_fabric_reap(fabric);
-	return nupa_region_charge(fabric, t, index, host, n);
+	rc = nupa_region_charge(fabric, t, index, host, n);
+	if (rc && !nupa_quota_pool_fits(fabric, host, (uint64_t)n * fabric->geometry.extent_bytes))
+		nupa_quota_refused(fabric, host, NUPA_QUOTA_POOL_BYTES);
+	return rc;
 }
 
 int nupa_region_alloc(struct nupa_fabric *fabric, uint32_t slot,

@@ -2,6 +2,7 @@
  * Quotas: how much of the pool the regions of a host may take.  The use is the sum over the table,
  * never a counter, so no death makes it wrong. */
 #include "region/region_internal.h"
+#include "segment/control/quota.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -35,6 +36,7 @@ static struct usage usage_of(const struct nupa_fabric *fabric, const struct nupa
 	return usage;
 }
 
+/* The quota of the host, then that of its tenant. */
 int nupa_region_charge(struct nupa_fabric *fabric, const struct nupa_regions *t, uint32_t index,
 		       uint32_t host, uint32_t extents)
 {
@@ -44,14 +46,16 @@ int nupa_region_charge(struct nupa_fabric *fabric, const struct nupa_regions *t,
 
 	for (int i = 0; i < CHARGE_TRIES; i++) {
 		struct usage others;
+		bool fits;
 
 		/* Stored before the others are added up, by all: two at once see each other. */
 		(void)nupa_exchange_seq(charge, NUPA_CHARGE(host, extents));
 		others = usage_of(fabric, t, host, index);
-		if (others.bytes + own_bytes <= ~nupa_load_relaxed(&t->header->quota[host]))
+		fits = nupa_quota_pool_fits(fabric, host, 0);
+		if (fits && others.bytes + own_bytes <= ~nupa_load_relaxed(&t->header->quota[host]))
 			return 0;
 		(void)nupa_exchange_seq(charge, before);
-		if (others.settled)
+		if (fits ? others.settled : !nupa_quota_pool_fits(fabric, host, own_bytes))
 			break;
 		sched_yield();
 	}

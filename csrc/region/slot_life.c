@@ -82,6 +82,12 @@ static bool is_touched(struct nupa_fabric *fabric, uint32_t index)
 	return false;
 }
 
+static void clear_used(struct nupa_slot *slot)
+{
+	for (uint32_t kind = 0; kind < sizeof(slot->used) / sizeof(slot->used[0]); kind++)
+		nupa_store_relaxed(&slot->used[kind], 0);
+}
+
 /* No other process touches the slot: its state is REAPING, with our pid.  False: a frame that its
  * owner sent, or the owner's memory in the pool, is still in use.  So it stays with *owner*, its
  * last owner, for the next reaper. */
@@ -121,6 +127,7 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 		nupa_store_relaxed(&slot->net_queue, 0);
 		nupa_fabric_net_changed(fabric);
 	}
+	clear_used(slot);
 	nupa_store_relaxed(&slot->hazard, 0);
 	nupa_store_relaxed(&slot->sleeping, 0);
 	nupa_slot_flush_queue(fabric, slot);

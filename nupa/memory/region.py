@@ -193,7 +193,8 @@ _WINDOWS_SAID = 8  # in a message
 #: The caller's own errors, beside those that segment.check() knows.
 _LOCAL = {errno.EALREADY, errno.EDQUOT, errno.ESTALE, errno.EOPNOTSUPP, errno.ENFILE}
 _WHY = {
-    errno.EDQUOT: "it is past the quota of its host: `nupa pool quota` shows and sets it",
+    errno.EDQUOT: "it is past the quota of its host (`nupa pool quota` shows and sets it), or past "
+    "that of the host's tenant (`nupa tenant`)",
     errno.ENFILE: "the fabric's table of regions, or of windows, is full: free some; "
     "`nupa pool ls` lists them",
     errno.ENOMEM: "no run of free memory in the pool is that long: free regions (`nupa pool ls`), "

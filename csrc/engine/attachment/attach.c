@@ -11,6 +11,7 @@
 #include "engine/cm/hooks.h"
 #include "segment/control/admit.h"
 #include "segment/control/pkey.h"
+#include "segment/control/quota.h"
 #include "segment/layout/geometry.h"
 
 #include <errno.h>
@@ -275,6 +276,14 @@ static int enter_fabric(struct nupa_engine *engine, char *why, size_t why_bytes)
 			 fabric->geometry.n_slots < NUPA_SLOTS_MAX ? ", or make it with more slots"
 								   : "");
 		return EUSERS;
+	}
+	if (nupa_quota_take(fabric, engine->slot_index, NUPA_QUOTA_ATTACHMENTS, 1)) {
+		snprintf(why, why_bytes,
+			 "host %s has no attachment left of its tenant's quota: end a process of "
+			 "the tenant, or have the quota raised",
+			 nupa_fabric_host(fabric, host)->name);
+		nupa_fabric_free_slot(fabric, engine->slot_index);
+		return EDQUOT;
 	}
 	/* Again: `nupa host drain --wait` stores the state, then looks for claims. */
 	error = nupa_host_admits(fabric, host, why, why_bytes);

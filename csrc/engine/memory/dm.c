@@ -64,7 +64,7 @@ static int take_memory(struct nupa_engine *engine, struct nupa_dm *dm)
 	if (!engine->forked) {
 		error = nupa_pool_alloc(engine->fabric, engine->slot_index, dm->mr.length, &at);
 		dm->mr.va = error ? NULL : at;
-		return -error;
+		return error == -EDQUOT ? ENOMEM : -error;
 	}
 	at = mmap(NULL, dm->mr.length, PROT_READ | PROT_WRITE,
 		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

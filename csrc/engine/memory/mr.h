@@ -55,7 +55,11 @@ void nupa_dmabuf_release(struct nupa_dmabuf *buf);
 /* mr_entry.c */
 /* Where it is in the pool; ~0: it is not. */
 uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr);
-/* Gives mr a free place and a key: 0 or ENOMEM.  Peers do not see it before nupa_mr_expose. */
+/* What a region of that kind and length counts as registered bytes: device and foreign memory is of
+ * the pool, and the whole address space of nobody. */
+uint64_t nupa_mr_bytes(enum nupa_mr_kind kind, const struct nupa_mr *mr, uint64_t length);
+/* Gives mr a free place and a key: 0 or ENOMEM, of a quota, too.  Peers do not see it before
+ * nupa_mr_expose. */
 int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr);
 /* The same, at a place and with a key of the caller's; EBUSY: it is taken. */
 int nupa_mr_place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t key);

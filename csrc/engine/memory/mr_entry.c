@@ -2,6 +2,7 @@
  * The table of regions.  A region is an entry in our arena that peers read; keys are index << 12 |
  * variant.  A variant is not reused before 4,094 others. */
 #include "engine/memory/mr.h"
+#include "segment/control/quota.h"
 
 #include <errno.h>
 
@@ -33,6 +34,27 @@ static uint32_t variant_of(const struct nupa_engine *engine, uint32_t changes)
 	return (engine->epoch + changes) % KEY_VARIANTS + 1;
 }
 
+uint64_t nupa_mr_bytes(enum nupa_mr_kind kind, const struct nupa_mr *mr, uint64_t length)
+{
+	const bool is_memory = kind == NUPA_MR_MEMORY || kind == NUPA_MR_ON_DEMAND;
+
+	return is_memory && !mr->dm && !mr->exporter && length != UINT64_MAX ? length : 0;
+}
+
+/* Counts a region against its tenant's quotas: 0 or ENOMEM. */
+static int count(const struct nupa_engine *engine, const struct nupa_mr *mr)
+{
+	struct nupa_fabric *fabric = engine->fabric;
+	const uint64_t bytes = nupa_mr_bytes(mr->kind, mr, mr->length);
+
+	if (nupa_quota_take(fabric, engine->slot_index, NUPA_QUOTA_MRS, 1))
+		return ENOMEM;
+	if (!nupa_quota_take(fabric, engine->slot_index, NUPA_QUOTA_REGISTERED_BYTES, bytes))
+		return 0;
+	nupa_quota_give(fabric, engine->slot_index, NUPA_QUOTA_MRS, 1);
+	return ENOMEM;
+}
+
 static void place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t index, uint32_t key)
 {
 	mr->index = index;
@@ -49,6 +71,8 @@ int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr)
 
 	grow(engine, 0);
 	if (engine->mrs_used >= engine->mr_limit)
+		return ENOMEM;
+	if (count(engine, mr))
 		return ENOMEM;
 	/* Not one given back lately: they go round. */
 	while (engine->mrs[next % engine->mr_limit])
@@ -73,6 +97,8 @@ int nupa_mr_place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t ke
 	grow(engine, index + 1);
 	if (index >= engine->mr_limit || engine->mrs[index])
 		return EBUSY;
+	if (count(engine, mr))
+		return ENOMEM;
 	place_at(engine, mr, index, key);
 	return 0;
 }
@@ -89,6 +115,9 @@ void nupa_mr_unplace(struct nupa_engine *engine, struct nupa_mr *mr)
 	nupa_store_relaxed(&engine->mr_entries[mr->index].changes, changes);
 	engine->mrs[mr->index] = NULL;
 	engine->mrs_used--;
+	nupa_quota_give(engine->fabric, engine->slot_index, NUPA_QUOTA_MRS, 1);
+	nupa_quota_give(engine->fabric, engine->slot_index, NUPA_QUOTA_REGISTERED_BYTES,
+			nupa_mr_bytes(mr->kind, mr, mr->length));
 }
 
 uint64_t nupa_mr_pool_offset(const struct nupa_engine *engine, const struct nupa_mr *mr)

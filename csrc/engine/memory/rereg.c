@@ -2,6 +2,7 @@
  * Changing a region in place (man ibv_rereg_mr): its keys stay, what they stand for changes at
  * once.  A refusal leaves the region as it was. */
 #include "engine/memory/mr.h"
+#include "segment/control/quota.h"
 
 #include <errno.h>
 
@@ -73,6 +74,37 @@ static void apply(struct nupa_engine *engine, struct nupa_mr *mr, const struct c
 	nupa_mr_expose(engine, mr);
 }
 
+/* From so many registered bytes to so many: 0 or ENOMEM. */
+static int recount(const struct nupa_engine *engine, uint64_t from, uint64_t to)
+{
+	if (to > from)
+		return nupa_quota_take(engine->fabric, engine->slot_index,
+				       NUPA_QUOTA_REGISTERED_BYTES, to - from)
+			   ? ENOMEM
+			   : 0;
+	nupa_quota_give(engine->fabric, engine->slot_index, NUPA_QUOTA_REGISTERED_BYTES, from - to);
+	return 0;
+}
+
+/* Under the lock: windows may be bound to it, and peers may be using it. */
+static int replace(struct nupa_engine *engine, struct nupa_mr *mr, const struct change *change)
+{
+	const uint64_t before = nupa_mr_bytes(mr->kind, mr, mr->length);
+	const uint64_t after = nupa_mr_bytes(change->kind, mr, change->length);
+
+	if (mr->users)
+		return EBUSY;
+	if (recount(engine, before, after))
+		return ENOMEM;
+	if (!nupa_mr_settle(engine, mr->index)) {
+		nupa_mr_publish(&engine->mr_entries[mr->index], mr->ibv.lkey);
+		(void)recount(engine, after, before);
+		return EBUSY;
+	}
+	apply(engine, mr, change);
+	return 0;
+}
+
 int nupa_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, size_t length,
 		  int access)
 {
@@ -84,14 +116,8 @@ int nupa_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, 
 	if (well_formed(mr, flags, pd, addr, length, access))
 		error = prepare(mr, flags, &change);
 	nupa_engine_lock(engine);
-	if (!error && mr->users)
-		error = EBUSY; /* windows are bound to it */
-	if (!error && !nupa_mr_settle(engine, mr->index)) {
-		nupa_mr_publish(&engine->mr_entries[mr->index], mr->ibv.lkey);
-		error = EBUSY;
-	}
 	if (!error)
-		apply(engine, mr, &change);
+		error = replace(engine, mr, &change);
 	nupa_engine_unlock(engine);
 	if (!error)
 		return 0;

@@ -2,6 +2,7 @@
  * Queue pairs made and destroyed: their numbers, their memory, and what they hold. */
 #define _GNU_SOURCE
 #include "engine/qp/verbs.h"
+#include "segment/control/quota.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -36,6 +37,8 @@ static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 		}
 	}
 	if (engine->qps_used >= limit)
+		return ENOMEM;
+	if (nupa_quota_take(engine->fabric, engine->slot_index, NUPA_QUOTA_QPS, 1))
 		return ENOMEM;
 	next = engine->slot->next_qp_index;
 	while (engine->qps[next % limit])
@@ -253,6 +256,7 @@ static void qp_leave(struct nupa_qp *qp)
 	nupa_store_relaxed(&qp->entry->qpn, 0);
 	engine->qps[qp->index] = NULL;
 	engine->qps_used--;
+	nupa_quota_give(engine->fabric, engine->slot_index, NUPA_QUOTA_QPS, 1);
 }
 
 /* man ibv_open_qp: others have the QP open.  Its events end with its own handle: the

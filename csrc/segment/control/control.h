@@ -38,9 +38,9 @@ uint32_t nupa_host_tenant(const struct nupa_fabric *fabric, uint32_t host);
 
 /* --- partitions --------------------------------------------------------------------------- */
 
-/* Adds one; returns its P_Key.  pkey 0: the lowest free one.  -EINVAL: name, P_Key, service level or
- * kind; -ENOENT: no such tenant; -EEXIST: the name or P_Key is taken; -EBUSY: hosts of others have
- * the P_Key in their tables; -ENOSPC. */
+/* Adds one; returns its P_Key.  pkey 0: the lowest free one.  -EINVAL: name, P_Key, service level
+ * or kind; -ENOENT: no such tenant; -EEXIST: the name or P_Key is taken; -EBUSY: hosts of others
+ * have the P_Key in their tables; -ENOSPC. */
 int64_t nupa_partition_add(struct nupa_fabric *fabric, const struct nupa_partition *wish, char *why,
 			   size_t why_bytes);
 /* Sets service level and rate.  -ENOENT; -EINVAL. */

@@ -17,7 +17,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define MS_NS 1000000
-#define WORDS (sizeof(struct nupa_event) / sizeof(uint64_t))
+#define WORDS (sizeof(struct nupa_control_event) / sizeof(uint64_t))
 
 /* FNV-1a over words: torn rows are accidents. */
 static uint64_t check_of(const uint64_t words[WORDS])
@@ -29,7 +29,7 @@ static uint64_t check_of(const uint64_t words[WORDS])
 	return hash;
 }
 
-static void store(struct nupa_event_row *row, const struct nupa_event *event)
+static void store(struct nupa_event_row *row, const struct nupa_control_event *event)
 {
 	uint64_t words[WORDS], *body = (uint64_t *)(void *)&row->body;
 
@@ -42,7 +42,7 @@ static void store(struct nupa_event_row *row, const struct nupa_event *event)
 	nupa_store_release(&row->body.seq, event->seq);
 }
 
-static int64_t post(struct nupa_fabric *fabric, struct nupa_event *event)
+static int64_t post(struct nupa_fabric *fabric, struct nupa_control_event *event)
 {
 	struct nupa_control t;
 	struct timespec now;
@@ -62,7 +62,7 @@ static int64_t post(struct nupa_fabric *fabric, struct nupa_event *event)
 void nupa_event_post(struct nupa_fabric *fabric, enum nupa_severity severity, const char *kind,
 		     const char *subject, const char *format, ...)
 {
-	struct nupa_event event = { .severity = severity };
+	struct nupa_control_event event = { .severity = severity };
 	va_list args;
 
 	snprintf(event.kind, sizeof(event.kind), "%s", kind);
@@ -76,7 +76,7 @@ void nupa_event_post(struct nupa_fabric *fabric, enum nupa_severity severity, co
 int64_t nupa_event_add(struct nupa_fabric *fabric, uint32_t severity, const char *kind,
 		       const char *subject, const char *text)
 {
-	struct nupa_event event = { .severity = severity };
+	struct nupa_control_event event = { .severity = severity };
 
 	if (severity > NUPA_SEVERITY_CRITICAL)
 		return -EINVAL;
@@ -99,7 +99,7 @@ uint32_t nupa_event_room(const struct nupa_fabric *fabric)
 }
 
 /* Whether a body that was read can be an event's (I5). */
-static bool is_sound(const struct nupa_event *event)
+static bool is_sound(const struct nupa_control_event *event)
 {
 	return event->severity <= NUPA_SEVERITY_CRITICAL &&
 	       memchr(event->kind, 0, sizeof(event->kind)) &&
@@ -107,7 +107,7 @@ static bool is_sound(const struct nupa_event *event)
 	       memchr(event->text, 0, sizeof(event->text));
 }
 
-int nupa_event_get(struct nupa_fabric *fabric, uint64_t seq, struct nupa_event *out)
+int nupa_event_get(struct nupa_fabric *fabric, uint64_t seq, struct nupa_control_event *out)
 {
 	uint64_t words[WORDS], before, check;
 	const struct nupa_event_row *row;

@@ -25,7 +25,7 @@ uint64_t nupa_event_last(struct nupa_fabric *fabric);
 uint32_t nupa_event_room(const struct nupa_fabric *fabric);
 /* An event by its number.  -ENOENT: there is none yet; -EAGAIN: it is being written, or its writer
  * died; -ESTALE: a later one has its place. */
-int nupa_event_get(struct nupa_fabric *fabric, uint64_t seq, struct nupa_event *out);
+int nupa_event_get(struct nupa_fabric *fabric, uint64_t seq, struct nupa_control_event *out);
 /* Waits until an event later than *after* was posted, or timeout_ms have passed.  0, or a negative
  * errno of nupa_control: there is no table and can be none. */
 int nupa_event_await(struct nupa_fabric *fabric, uint64_t after, uint32_t timeout_ms);

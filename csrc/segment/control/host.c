@@ -24,8 +24,9 @@ int nupa_host_state_set(struct nupa_fabric *fabric, uint32_t host, uint32_t stat
 	if (rc)
 		return rc;
 	if (host >= fabric->geometry.n_hosts)
-		return nupa_explain(-EINVAL, why, why_bytes, "there is no host %u: fabric %s has %u",
-				    host, nupa_fabric_name(fabric), fabric->geometry.n_hosts);
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "there is no host %u: fabric %s has %u", host,
+				    nupa_fabric_name(fabric), fabric->geometry.n_hosts);
 	if (!nupa_host_state_name(state))
 		return nupa_explain(-EINVAL, why, why_bytes, "no state of a host is %u", state);
 	/* Stored before claims are looked at: see enter_fabric in attach.c. */

@@ -235,6 +235,8 @@ int nupa_member_join(struct nupa_fabric *fabric, const struct nupa_member *wish,
 	char name[NUPA_MEMBER_NAME_BYTES];
 	struct nupa_partition partition;
 	struct nupa_control t;
+	char undone[128];
+	uint64_t rate_before;
 	uint32_t row;
 	bool was;
 	int rc = nupa_control_change(fabric, "partitions", &t, why, why_bytes);
@@ -257,6 +259,7 @@ int nupa_member_join(struct nupa_fabric *fabric, const struct nupa_member *wish,
 				    "fabric %s has %u members of partitions, as many as it can",
 				    nupa_fabric_name(fabric), t.n_members);
 	was = nupa_member_row(fabric, &t, row, &before);
+	rate_before = was ? before.rate : 0;
 	if (body.kind == NUPA_MEMBER_HOST) {
 		memcpy(body.name, fabric->hosts[body.index].name, sizeof(body.name));
 		was = entry_of(fabric, body.index, body.pkey) >= 0;
@@ -264,6 +267,9 @@ int nupa_member_join(struct nupa_fabric *fabric, const struct nupa_member *wish,
 				   why, why_bytes);
 		if (!rc)
 			rc = enter(fabric, &body, keep_default, why, why_bytes);
+		if (rc)
+			(void)nupa_rate_set(fabric, NUPA_RATE_MEMBER, 0, body.index, body.pkey,
+					    rate_before, undone, sizeof(undone));
 	}
 	if (rc)
 		return rc;

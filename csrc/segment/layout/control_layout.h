@@ -64,7 +64,7 @@ struct nupa_member {
 
 enum nupa_severity { NUPA_SEVERITY_OK, NUPA_SEVERITY_WARNING, NUPA_SEVERITY_CRITICAL };
 
-struct nupa_event {
+struct nupa_control_event {
 	uint64_t seq;     /* from 1 */
 	uint64_t time_ns; /* CLOCK_REALTIME */
 	uint32_t severity;
@@ -97,7 +97,7 @@ NUPA_ASSERT_SIZE(struct nupa_member_row, 64);
 
 struct nupa_event_row {
 	uint64_t check; /* of the body with its seq */
-	struct nupa_event body;
+	struct nupa_control_event body;
 };
 NUPA_ASSERT_SIZE(struct nupa_event_row, 256);
 

@@ -301,6 +301,7 @@ struct nupa_slot {
 	uint32_t doorbell;  /* owner: its number among those who ring, + 1; 0: it has none */
 	uint32_t asleep;    /* owner: which of its sleeps this is; 0: it is awake (bell.h) */
 	uint32_t rate_seen; /* owner: the rate_epoch that it goes by */
+	uint64_t used[5];   /* owner: by enum nupa_quota_kind; of the pool: extents say it */
 
 	/* Owner: contact[s] is the epoch of slot s when this one opened its ring to it; with
 	 * NUPA_CONTACT_CLOSED: when it closed it for good. */

@@ -74,7 +74,7 @@ struct nupa_deth { /* UD; the payload follows it */
 	uint8_t hop_limit;
 	uint8_t traffic_class;
 	uint8_t is_global; /* NUPA_DETH_MULTICAST: the MGID stands in ud_data */
-	uint16_t pkey; /* of the sender's QP */
+	uint16_t pkey;     /* of the sender's QP */
 	uint16_t slid;
 };
 

@@ -121,7 +121,7 @@ class Events:
 
     def _get(self, seq: int) -> FabricEvent | None:
         """Returns an event; None: it is gone."""
-        found = ffi.new("struct nupa_event *")
+        found = ffi.new("struct nupa_control_event *")
         until = 0.0
         while True:
             rc = lib.nupa_event_get(self._fabric.handle, seq, found)

@@ -101,8 +101,10 @@ class Tenant:
     @property
     def used(self) -> Quotas:
         """Its use, of all living attachments of its hosts."""
-        self._read()
-        return NO_QUOTAS
+        found = ffi.new("uint64_t[]", len(Quotas._fields))
+        if lib.nupa_tenant_used(self._fabric.handle, self.id, found):
+            raise _missing(self._fabric, self.name)
+        return Quotas(*map(int, found))
 
     @property
     def hosts(self) -> list[HostInfo]:
