@@ -64,7 +64,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--allow-changes", action="store_true", help="let requests change the fabric"
     )
     parser.add_argument(
-        "--sunfish", metavar="URL", type=_url, default="", help="register at this Sunfish server"
+        "--sunfish", metavar="URL", type=_url, help="register at this Sunfish server"
     )
     parser.add_argument(
         "--sysfs",
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     with Fabric.open(args.fabric) as fabric:
         name = fabric.name
     with ExitStack() as stack:
-        options = Options(args.allow_changes, args.login, args.sunfish)
+        options = Options(args.allow_changes, args.login, args.sunfish or "")
         service = stack.enter_context(Service(name, options))
         if args.sysfs is not None:
             stack.enter_context(kept(Path(args.sysfs), service.snapshots))
