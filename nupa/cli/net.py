@@ -90,7 +90,8 @@ def _add_up(verbs: Subparsers) -> None:
         "--host",
         action="append",
         default=[],
-        help="make the interface of this host only; may be given again (default: all hosts)",
+        help="make the interface of this host only; may be given again (default: of all that "
+        "are ready)",
     )
     parser.add_argument(
         "--mtu", type=int, metavar="BYTES", help="set the MTU, from 68 (default: 65280)"

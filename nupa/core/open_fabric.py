@@ -61,6 +61,14 @@ class OpenFabric(Closing):
             f"the fabric {self.name!r} has no host {which!r}: its hosts are {known}", errno.ENOENT
         )
 
+    def is_ready(self, host: HostInfo) -> bool:
+        """Tells whether a new process may attach to a host."""
+        return self._segment.is_ready(host.index)
+
+    def check_ready(self, host: HostInfo) -> None:
+        """Raises LocalError (EHOSTDOWN) for a host to which no process may attach."""
+        self._segment.check_ready(host.index)
+
     def control_lock(self) -> AbstractContextManager[None]:
         """Returns the lock to hold while the fabric changes: watches, faults, ports."""
         return nullcontext()

@@ -172,7 +172,7 @@ class Fabric(OpenFabric):
                 if host is None and own is not None:
                     host = own(fabric)
                 chosen = fabric.host(host) if host is not None else fabric._quietest_host()
-                fabric._segment.check_ready(chosen.index)
+                fabric.check_ready(chosen)
                 users.take_lease(fabric._segment, chosen.index)
             except BaseException:
                 # Not fabric.close(): that takes the control lock, which we hold.
@@ -251,7 +251,7 @@ class Fabric(OpenFabric):
         return min(
             self.hosts,
             key=lambda host: (
-                not self._segment.is_ready(host.index),
+                not self.is_ready(host),
                 max(attached[host.index], users.leases(self._segment, host.index)),
             ),
         )

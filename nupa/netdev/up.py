@@ -141,7 +141,7 @@ def up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) ->
         down.end_strays(fabric.name)
         undo.callback(state.forget, fabric.name)
     known = dict(before.hosts) if before else {}
-    hosts: list[HostInfo] = [fabric.host(which) for which in wish.hosts] or list(fabric.hosts)
+    hosts = _hosts(fabric, wish)
     # Once, before the children that need it are forked: it takes 0.1 s.
     import pyroute2  # noqa: F401
 
@@ -179,6 +179,19 @@ def up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) ->
     }
     made = [new[job.host.name] for job in jobs if job.before is None]
     return UpReport(fabric.name, made_fabric, made, healed, lost, list(merged.values()), lifeline)
+
+
+def _hosts(fabric: Fabric, wish: Wish) -> list[HostInfo]:
+    """Returns the hosts of a wish: those that it names, else all that are ready.
+
+    LocalError: one that it names is not ready (EHOSTDOWN), or none is.
+    """
+    hosts: list[HostInfo] = [fabric.host(which) for which in wish.hosts]
+    if not hosts:
+        hosts = [host for host in fabric.hosts if fabric.is_ready(host)] or [fabric.hosts[0]]
+    for host in hosts:
+        fabric.check_ready(host)
+    return hosts
 
 
 def _jobs(
