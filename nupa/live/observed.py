@@ -34,9 +34,8 @@ class Observed(Fabric):
             if not os.path.lexists(path):
                 raise missing(name)
             segment = Segment.open(path)
-        found = cls.__new__(cls)
-        found._segment, found._named = segment, True
-        found._topology, found._switch = None, None
+        found = cls._of(segment)
+        assert isinstance(found, cls)
         return found
 
     @property

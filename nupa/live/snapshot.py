@@ -121,5 +121,6 @@ def _machines(fabric: Fabric) -> list[dict[str, Any]]:
 
 
 def _events(fabric: Fabric) -> list[dict[str, Any]]:
-    events = getattr(fabric, "events", None)
-    return [] if events is None else [event._asdict() for event in events.read()[-EVENTS:]]
+    events = fabric.events
+    found = events.read(max(events.last - EVENTS, 0))
+    return [event._asdict() | {"severity": str(event.severity)} for event in found]

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 class _Follower:
     """The latest snapshot that one follower has not seen."""
 
-    def __init__(self, lists: bool, wake: Callable[[], object]) -> None:
-        self.lists = lists
+    def __init__(self, lists: bool | Callable[[], bool], wake: Callable[[], object]) -> None:
+        self._lists = lists
         self._wake = wake
         self._next: Snapshot | None = None
+
+    @property
+    def lists(self) -> bool:
+        """Whether it wants lists of queue pairs and their like now."""
+        return self._lists() if callable(self._lists) else self._lists
 
     def put(self, snapshot: Snapshot) -> None:
         self._next = snapshot
@@ -112,8 +117,11 @@ class Snapshots(Closing):
         finally:
             self._leave(follower)
 
-    async def stream(self, *, lists: bool = True) -> AsyncIterator[Snapshot]:
-        """Iterates over the snapshots from now on in an event loop; ends when closed."""
+    async def stream(self, *, lists: bool | Callable[[], bool] = True) -> AsyncIterator[Snapshot]:
+        """Iterates over the snapshots from now on in an event loop; ends when closed.
+
+        A function as *lists* is asked before each snapshot.
+        """
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -146,7 +154,7 @@ class Snapshots(Closing):
         with self._lock:
             self._drop()
 
-    def _join(self, lists: bool, wake: Callable[[], object]) -> _Follower:
+    def _join(self, lists: bool | Callable[[], bool], wake: Callable[[], object]) -> _Follower:
         follower = _Follower(lists, wake)
         with self._changed:
             self._followers.append(follower)

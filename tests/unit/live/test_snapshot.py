@@ -107,9 +107,15 @@ def test_an_observer_writes_nothing() -> None:
     Fabric.remove("still")
 
 
-def _data(path: str) -> list[tuple[int, bytes]]:
-    """Returns the allocated parts of a file, which is sparse."""
-    found = []
+_PAGE = 4096
+
+
+def _data(path: str) -> dict[int, bytes]:
+    """Returns the pages of a sparse file that are not zero, by their places.
+
+    A page that is only read may be allocated, and is zero then.
+    """
+    found: dict[int, bytes] = {}
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123
         end = 0
         while True:
@@ -118,4 +124,7 @@ def _data(path: str) -> list[tuple[int, bytes]]:
             except OSError:  # ENXIO: no data behind it
                 return found
             end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
-            found.append((start, os.pread(file.fileno(), end - start, start)))
+            data = os.pread(file.fileno(), end - start, start)
+            for at in range(0, len(data), _PAGE):
+                if any(page := data[at : at + _PAGE]):
+                    found[start + at] = page
