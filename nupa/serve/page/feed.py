@@ -40,17 +40,19 @@ class PageFeed:
         found = await asyncio.to_thread(self._snapshots.latest, 0.0, lists=True)
         return await asyncio.to_thread(_encode, found, 0)
 
-    async def stream(self, after: int) -> AsyncIterator[bytes]:
-        """Yields server-sent events: `event` for each event above number *after*, `snapshot`, and
+    async def stream(self, after: str = "") -> AsyncIterator[bytes]:
+        """Yields server-sent events: `event` for each event behind *after*, `snapshot`, and
         `trouble` while the fabric cannot be read.
 
-        A slow reader misses snapshots, and events that no snapshot has any more.
+        *after*: the id of the last event that the reader has: the fabric's generation and the
+        event's number.  A slow reader misses snapshots, and events that no snapshot has any more.
         """
         self._readers += 1
         if self._task is None or self._task.done():
             self._ended = False
             self._task = asyncio.create_task(self._follow())
-        seen, event = 0, after
+        seen = 0
+        generation, event = _parsed(after)
         try:
             yield b"retry: 1000\n\n"
             while True:
@@ -59,10 +61,13 @@ class PageFeed:
                 latest, encoded, seen = self._latest, self._json, self._number
                 if self._ended or latest is None:
                     return
+                if latest.generation and latest.generation != generation:
+                    generation, event = latest.generation, 0  # numbers of another fabric
                 for found in latest.events:
                     if found["seq"] > event:
                         event = found["seq"]
-                        yield _message("event", json.dumps(found).encode(), event)
+                        name = f"{generation}:{event}"
+                        yield _message("event", json.dumps(found).encode(), name)
                 if latest.error:
                     yield _message("trouble", json.dumps({"message": latest.error}).encode())
                 else:
@@ -92,6 +97,14 @@ def _encode(snapshot: Snapshot, number: int) -> bytes:
     return json.dumps(view(snapshot.as_dict(), number), separators=(",", ":")).encode()
 
 
-def _message(kind: str, data: bytes, number: int | None = None) -> bytes:
-    head = b"" if number is None else f"id: {number}\n".encode()
+def _parsed(after: str) -> tuple[str, int]:
+    """Returns generation and number of an event's id; of anything else, a generation of none."""
+    generation, _, number = after.partition(":")
+    if not (number.isascii() and number.isdecimal() and len(number) < 20):
+        return "", 0
+    return generation, int(number)
+
+
+def _message(kind: str, data: bytes, name: str = "") -> bytes:
+    head = f"id: {name}\n".encode() if name else b""
     return head + f"event: {kind}\ndata: ".encode() + data + b"\n\n"

@@ -39,10 +39,10 @@ class _File(NamedTuple):
 def _files() -> dict[str, _File]:
     """Reads all files of the page, by name."""
     return {
-        path.name: _File(
+        path.relative_to(FOLDER).as_posix(): _File(
             content, _TYPES[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:16]}"'
         )
-        for path in sorted(FOLDER.iterdir())
+        for path in sorted(FOLDER.rglob("*"))
         if path.suffix in _TYPES
         for content in [path.read_bytes()]
     }

@@ -32,7 +32,7 @@ def routes(service: Service) -> list[BaseRoute]:
     live, changes = _Live(service), Changes(service)
     return [
         Route("/", files.index),
-        Route("/page/{name}", files.static),
+        Route("/page/{name:path}", files.static),
         Route("/live/about", live.about),
         Route("/live/snapshot", live.snapshot),
         Route("/live/stream", live.stream),
@@ -79,8 +79,7 @@ class _Live:
         if self._feed.is_full:
             message = f"{READERS_MAX} pages are open already: close one"
             return Denial(503, "too_many", message).answer()
-        last = request.headers.get("last-event-id", "")
-        after = int(last) if last.isascii() and last.isdecimal() and len(last) < 20 else 0
+        after = request.headers.get("last-event-id", "")
         headers = _FRESH | {"X-Accel-Buffering": "no"}
         return StreamingResponse(self._feed.stream(after), 200, headers, "text/event-stream")
 

@@ -8,12 +8,15 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from nupa.fabric import Fabric
 from nupa.fabric.fault import Fault
-from nupa.serve.page import changes, files, routes
+from nupa.serve.page import changes, feed, files, routes
 from nupa.serve.page.feed import READERS_MAX, PageFeed
 from nupa.serve.page.tail import LINES_MAX, Tail
 from nupa.serve.service import Options, Service
@@ -25,11 +28,13 @@ _STATIC = Path(files.FOLDER)
 
 def test_every_file_that_the_page_names_is_served_with_the_policy(service: Service) -> None:
     client = own(service)
-    names = {path.name for path in _STATIC.iterdir()}
-    said = client.get("/").text
-    for path in _STATIC.glob("*.js"):
-        said += re.sub(r'from "\./', '"/page/', path.read_text())
+    paths = [path for path in _STATIC.rglob("*") if path.is_file()]
+    names = {path.relative_to(_STATIC).as_posix() for path in paths}
+    said = client.get("/").text + (_STATIC / "style.css").read_text()
     named = set(re.findall(r'"/page/([^"]+)"', said))
+    for path in _STATIC.rglob("*.js"):
+        for other in re.findall(r'from "(\.[^"]+)"', path.read_text()):
+            named.add((path.parent / other).resolve().relative_to(_STATIC).as_posix())
     assert named == names - {"index.html"}
     for name in ("", *(f"page/{name}" for name in names)):
         answer = client.get(f"/{name}")
@@ -42,7 +47,7 @@ def test_every_file_that_the_page_names_is_served_with_the_policy(service: Servi
 
 
 def test_no_file_of_the_page_names_another_site_or_has_code_in_its_html() -> None:
-    for path in _STATIC.iterdir():
+    for path in (path for path in _STATIC.rglob("*") if path.is_file()):
         text = path.read_text()
         assert set(re.findall(r"https?://[^\"'\s]+", text)) <= {"http://www.w3.org/2000/svg"}
         assert "eval(" not in text
@@ -172,9 +177,9 @@ def test_a_change_of_another_type_or_too_long_is_refused(service: Service) -> No
     assert client.post("/live/port", content=fits + b" ", headers=headers).status_code == 413
 
 
-async def _messages(feed: PageFeed, after: int, count: int) -> list[tuple[str, Any]]:
+async def _messages(pages: PageFeed, after: str, count: int) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
-    stream = feed.stream(after)
+    stream = pages.stream(after)
     async for message in stream:
         fields = dict(line.split(": ", 1) for line in message.decode().strip().splitlines())
         if "event" in fields:
@@ -187,7 +192,7 @@ async def _messages(feed: PageFeed, after: int, count: int) -> list[tuple[str, A
 
 def test_a_stream_has_snapshots_with_growing_numbers(service: Service) -> None:
     service.snapshots.interval_s = 0.01
-    found = asyncio.run(_messages(PageFeed(service.snapshots), 0, 3))
+    found = asyncio.run(_messages(PageFeed(service.snapshots), "", 3))
     numbers = [data["number"] for kind, data in found if kind == "snapshot"]
     assert numbers == sorted(set(numbers))
     assert numbers
@@ -199,8 +204,15 @@ def test_a_stream_has_only_events_after_the_last_one_that_the_page_has(service: 
     event = {"time_ns": 1, "severity": "ok", "kind": "port.up", "subject": "host0", "text": ""}
     events = [{"seq": number, **event} for number in (1, 2, 3)]
     service.snapshots.tick = lambda **_: _put(service, taken._replace(events=events))  # type: ignore[method-assign,assignment,misc]
-    found = asyncio.run(_messages(PageFeed(service.snapshots), 1, 4))
-    assert [data["seq"] for kind, data in found if kind == "event"] == [2, 3]
+    same, other = f"{taken.generation}:1", "another:1"
+    for after, sent in (
+        (same, [2, 3]),
+        (other, [1, 2, 3]),
+        ("x", [1, 2, 3]),
+        (f"{same}²", [1, 2, 3]),
+    ):
+        found = asyncio.run(_messages(PageFeed(service.snapshots), after, 4))
+        assert [data["seq"] for kind, data in found if kind == "event"] == sent
 
 
 def _put(service: Service, snapshot: Any) -> Any:
@@ -217,9 +229,9 @@ def test_a_stream_says_that_the_fabric_is_gone_and_ends_with_the_service(
         service.snapshots.interval_s = 0.01
 
         async def read() -> list[tuple[str, Any]]:
-            feed = PageFeed(service.snapshots)
-            found = await _messages(feed, 0, 1)
-            rest = asyncio.create_task(_messages(feed, 0, 10**9))
+            pages = PageFeed(service.snapshots)
+            found = await _messages(pages, "", 1)
+            rest = asyncio.create_task(_messages(pages, "", 10**9))
             await asyncio.sleep(0)
             await asyncio.to_thread(service.snapshots.close)
             await rest
@@ -276,3 +288,44 @@ def test_devices_are_not_there_without_a_fabric_manager(service: Service) -> Non
     found = own(service).get("/live/cxl").json()
     assert (found["served"], found["ports"], found["decoders"]) == (False, [], [])
     assert "nupa fm serve" in found["why"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = (
+    st.sampled_from(["host0", "host1/1", "switch0", "", "drop", "delay", "bandwidth", "\0"]) | JSON
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    body=JSON
+    | st.fixed_dictionaries(
+        {"port": NAMES, "kind": NAMES, "up": JSON},
+        optional={
+            "options": st.dictionaries(
+                st.sampled_from(["probability", "count", "rate", "duration", "for", "seed"]), JSON
+            )
+        },
+    ),
+    query=st.text(max_size=30),
+    last=st.text(st.characters(codec="latin-1", categories=["L", "N", "P"]), max_size=30),
+)
+def test_no_request_makes_the_server_fail(
+    service: Service, body: Any, query: str, last: str
+) -> None:
+    client = own(service)
+    headers = OURS | {"content-type": "application/json"}
+    for path in ("/live/port", "/live/fault"):
+        content = json.dumps(body).encode()
+        assert client.post(path, content=content, headers=headers).status_code < 500
+        assert client.post(path, content=query.encode(), headers=headers).status_code < 500
+    for path in ("/page/", "/live/trace/", "/live/fault/"):
+        assert client.get(path + quote(query, safe="")).status_code < 500
+        assert client.delete(path + quote(query, safe=""), headers=OURS).status_code < 500
+    assert feed._parsed(last)[1] >= 0
+    with Fabric.open(service.name) as fabric:
+        fabric.clear_faults()

@@ -41,6 +41,16 @@ export class EventLog {
     this.started = false;
   }
 
+  /** Says that so many events came too fast to be shown. */
+  missed(count) {
+    this.put(element("li", { class: "missed" }, `${sayMany(count, "event")} not shown: nupa events has them`));
+  }
+
+  put(item) {
+    this.list.prepend(item);
+    if (this.list.children.length > ROWS_MAX) this.list.lastChild.remove();
+  }
+
   /** Adds an event; *quiet*: from before the page was opened. */
   add(event, quiet = false) {
     const severity = event.severity in MARKS ? event.severity : "ok";
@@ -56,8 +66,7 @@ export class EventLog {
       element("span", { class: "severity" }, severity === "ok" ? "" : severity),
       element("span", { class: "text" }, told),
     );
-    this.list.prepend(item);
-    if (this.list.children.length > ROWS_MAX) this.list.lastChild.remove();
+    this.put(item);
     this.total += 1;
     this.none.hidden = true;
     this.count.textContent = String(this.total);

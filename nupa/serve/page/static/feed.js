@@ -4,13 +4,14 @@
 const SILENT_MS = 4000;
 const AGAIN_MS = 2000;
 
-/** Calls on.snapshot, on.event, on.trouble and on.state ("connecting", "live", "lost"). */
+/** Calls on.snapshot, on.event, on.missed(count), on.trouble and on.state ("connecting", "live", "lost"). */
 export class Feed {
   constructor(url, on) {
     this.url = url;
     this.on = on;
     this.state = "";
     this.heard = 0;
+    this.generation = "";
     this.lastEvent = 0;
     this.open();
     setInterval(() => this.check(), 1000);
@@ -22,14 +23,17 @@ export class Feed {
     const read = (kind, act) =>
       this.source.addEventListener(kind, (message) => {
         this.heard = performance.now();
-        act(JSON.parse(message.data));
+        act(JSON.parse(message.data), message.lastEventId);
       });
     read("snapshot", (snapshot) => {
       this.say("live");
       this.on.snapshot(snapshot);
     });
-    read("event", (event) => {
+    read("event", (event, id) => {
+      const generation = id.split(":")[0];
+      if (generation !== this.generation) [this.generation, this.lastEvent] = [generation, 0];
       if (event.seq <= this.lastEvent) return; // sent again after a new connection
+      if (this.lastEvent && event.seq > this.lastEvent + 1) this.on.missed(event.seq - this.lastEvent - 1);
       this.lastEvent = event.seq;
       this.on.event(event);
     });

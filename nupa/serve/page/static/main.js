@@ -42,6 +42,7 @@ class Page {
     this.feed = new Feed("/live/stream", {
       snapshot: (snapshot) => this.show(snapshot),
       event: (event) => this.log.add(event, event.time_ns / 1e6 < opened),
+      missed: (count) => this.log.missed(count),
       trouble: (message) => this.trouble(message),
       state: (state) => this.connection(state),
     });
