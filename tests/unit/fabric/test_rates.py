@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -132,3 +134,16 @@ def test_a_host_given_to_a_tenant_has_its_rate_at_once(fabric: Fabric) -> None:
         pair.b.ctx.close()
     (after,) = read_rates(fabric)
     assert after.bytes == 4096 + 64
+
+
+def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[3] / "docs" / "rates.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(block, {})
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in printed] == [
+        ["tenant", "1000000000", "0"],
+        ["partition", "200000000", "0"],
+        ["member", "150000000", "0"],
+        ["member", "150000000", "0"],
+    ]
