@@ -34,7 +34,7 @@ HW_NAMES = {
     "duplicate_request": "RC: executed before, and not again",
     "rx_invalid": "dropped: no such QP, or not ready; wrong length, group or (UC) key",
     "qkey_violations": "UD: dropped because of a wrong Q_Key",
-    "pkey_violations": "injected: dropped because of a wrong P_Key",
+    "pkey_violations": "refused or dropped: of another partition",
     "rx_icrc_errors": "injected: dropped because of a wrong ICRC",
     "rx_injected": "injected: arrived, with any verdict",
     "packet_seq_err": "RC: the responder reports a lost packet",
