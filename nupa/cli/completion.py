@@ -40,7 +40,7 @@ _nupa() {
 complete -o bashdefault -F _nupa nupa
 """
 #: Arguments that are files and folders, by their names.
-_FILES = ("file", "read", "write", "capture", "plot", "svg", "topology", "qemu")
+_FILES = ("file", "read", "write", "capture", "plot", "policy", "svg", "topology", "qemu")
 _FOLDERS = ("record", "to")
 
 

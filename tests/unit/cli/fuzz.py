@@ -45,6 +45,9 @@ _OF_TYPE = {
     "opcode": ("5100", "5101", "5200", "5400", "0400", "c000"),
     "setting": ("severe_percent=40", "moderate_percent=0", "x=1"),
     "uuid": ("0f3a0000-0000-0000-0000-000000000001",),
+    "rate": ("10MB/s", "10Gb/s", "none", "0B/s", "fast"),
+    "_pkey": ("0x12", "1", "0x7ffe", "0x7fff", "0"),
+    "_level": ("0", "15", "16"),
 }
 _OF = {
     "fabric": _FABRICS,
@@ -56,6 +59,12 @@ _OF = {
     "work": ("write:8", "allreduce:1M", "barrier", "write:", "x:1"),
     "host": _HOSTS,
     "share": _HOSTS,
+    "hosts": _HOSTS,
+    "members": (*_HOSTS, "accelerator:7", "accelerator:1024", "device:d", "device:", "tag:0", "x:"),
+    "tenant": ("red", "red", "blue", "a/b", "a" * 32),
+    "partition": ("p", "p", "q", "0x0001", "0x7fff", "default", "0xzz", "a" * 32),
+    "identity": ("vendor=acme", "serial=1", "width=8", "a b=c", "x.toml", "missing"),
+    "policy": ("x.toml", "missing", "x.pcap"),
     "port": (*PORTS, *_NUMBERS),
     "words": (*PORTS, *_HOSTS, *_NUMBERS),
     "size": (*_SIZES, *_NUMBERS),
