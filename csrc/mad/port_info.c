@@ -4,6 +4,7 @@
 #include "mad/mad.h"
 
 #include "base/atomics.h"
+#include "engine/device/device.h"
 #include "region/region.h"
 #include "segment/gid.h"
 #include "segment/rate.h"
@@ -14,13 +15,6 @@
 #define ATTRIBUTE 0x15
 #define MTU_4096 5u
 #define LINK_LOCAL_PREFIX UINT64_C(0xfe80000000000000)
-
-/* CapabilityMask. */
-#define IS_SM (1u << 1)
-#define HAS_SYSTEM_IMAGE_GUID (1u << 11)
-#define HAS_EXTENDED_SPEEDS (1u << 14)
-#define HAS_CM (1u << 16)
-#define HAS_CLIENT_REREGISTRATION (1u << 25)
 
 enum physical_state { POLLING = 2, DISABLED = 3, LINK_UP = 5 };
 enum logical_state { NO_CHANGE, DOWN, INITIALIZE, ARMED, ACTIVE };
@@ -79,8 +73,7 @@ uint32_t nupa_sma_cap_mask(const struct nupa_subnet *subnet, uint32_t host)
 {
 	const bool is_sm = subnet->is_sm && subnet->is_sm(subnet, host);
 
-	return HAS_CM | HAS_CLIENT_REREGISTRATION | HAS_EXTENDED_SPEEDS | HAS_SYSTEM_IMAGE_GUID |
-	       (is_sm ? IS_SM : 0);
+	return NUPA_INFINIBAND_CAPS | (is_sm ? IBV_PORT_SM : 0);
 }
 
 /* A port of the node; number 0 is that of a switch itself. */
@@ -176,7 +169,7 @@ static void show(const struct nupa_mad_request *request, const struct place *pla
 	if (node.is_switch && !place->number) {
 		put(data, state, ACTIVE);
 		put(data, physical, LINK_UP);
-		put(data, caps, HAS_SYSTEM_IMAGE_GUID | HAS_EXTENDED_SPEEDS);
+		put(data, caps, IBV_PORT_SYS_IMAGE_GUID_SUP | IBV_PORT_EXTENDED_SPEEDS_SUP);
 	} else if (!node.is_switch) {
 		put(data, caps, nupa_sma_cap_mask(request->subnet, node.index));
 		put_violations(data, fabric, node.index);

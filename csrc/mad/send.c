@@ -71,8 +71,9 @@ enum nupa_mad_fate nupa_mad_send(struct nupa_subnet *subnet, uint32_t from,
 	struct nupa_node node;
 	uint8_t in_port;
 
-	/* A port without link layer InfiniBand has no QP0. */
-	if (is_subnet(mad) && subnet->fabric->hosts[from].link_layer != NUPA_LINK_INFINIBAND)
+	/* A port without link layer InfiniBand has no QP0 and no LIDs. */
+	if (subnet->fabric->hosts[from].link_layer != NUPA_LINK_INFINIBAND &&
+	    (is_subnet(mad) || !to->gid))
 		return NUPA_MAD_LOST;
 	if (!find_node(subnet, from, to, mad, &node, &in_port))
 		return NUPA_MAD_LOST;

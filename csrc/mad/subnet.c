@@ -72,6 +72,14 @@ static bool name_lock(const struct nupa_fabric *fabric, char path[PATH_BYTES])
 			(int)length, base) < (int)PATH_BYTES;
 }
 
+/* The folder may be one in which others make files, too. */
+static bool is_own_file(int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISREG(st.st_mode) && nupa_owner_is_us(st.st_uid);
+}
+
 static bool is_file_at(int fd, const char *path)
 {
 	struct stat here, there;
@@ -88,10 +96,15 @@ int nupa_subnet_lock(const struct nupa_fabric *fabric)
 	if (!name_lock(fabric, path))
 		return NUPA_SUBNET_NO_LOCK;
 	for (uint32_t i = 0; i < LOCK_TRIES; i++) {
-		const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		const int fd =
+		    open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 
 		if (fd < 0)
 			return -errno;
+		if (!is_own_file(fd)) {
+			close(fd);
+			return -EPERM;
+		}
 		if (!flock(fd, LOCK_EX | LOCK_NB)) {
 			/* Its last holder removed it: this lock is on a file without a name. */
 			if (is_file_at(fd, path))
@@ -133,10 +146,10 @@ static int back(int fd, bool make)
 {
 	struct stat st;
 
+	if (!is_own_file(fd))
+		return -EPERM;
 	if (fstat(fd, &st))
 		return -errno;
-	if (!S_ISREG(st.st_mode) || !nupa_owner_is_us(st.st_uid))
-		return -EPERM;
 	if ((uint64_t)st.st_size == TABLE_BYTES)
 		return 0;
 	return make ? nupa_back_file(fd, 0, TABLE_BYTES) : -ENOENT;

@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* It is another file. */
-#define NUPA_UMAD_OTHER (-2)
+/* It is another file; no errno. */
+#define NUPA_UMAD_OTHER (-4096)
 
 /* A descriptor of the device at *path*, or -1 with errno, or NUPA_UMAD_OTHER. */
 int nupa_umad_open(const char *path, int flags);

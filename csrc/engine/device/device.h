@@ -31,6 +31,10 @@ void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq);
 #define NUPA_HW_VERSION 1
 extern const struct ibv_device_attr nupa_device_attr;
 uint64_t nupa_device_caps(void); /* device_cap_flags_ex */
+/* PortInfo.CapabilityMask of a host's InfiniBand port, but for IsSM: what csrc/mad answers. */
+#define NUPA_INFINIBAND_CAPS                                                                       \
+	(IBV_PORT_CM_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP | IBV_PORT_EXTENDED_SPEEDS_SUP |            \
+	 IBV_PORT_CLIENT_REG_SUP)
 /* A host's port, without the counters of violations. */
 void nupa_host_port_attr(const struct nupa_fabric *fabric, uint32_t host,
 			 struct ibv_port_attr *attr);

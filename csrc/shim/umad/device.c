@@ -153,14 +153,12 @@ int nupa_umad_open(const char *path, int flags)
 	if (!umad && !issm)
 		return NUPA_UMAD_OTHER;
 	nupa_umad_lock();
-	if (!open_subnet())
-		fd = NUPA_UMAD_OTHER; /* the machine's, if it has one */
-	else if (umad)
-		fd = open_port(flags);
-	else if (has_subnet_management())
-		fd = nupa_mailbox_open_sm(nupa_umad.subnet.fabric, nupa_umad.host, flags);
+	/* Else it is the machine's, if it has one. */
+	if (open_subnet() && (umad || has_subnet_management()))
+		fd = umad ? open_port(flags)
+			  : nupa_mailbox_open_sm(nupa_umad.subnet.fabric, nupa_umad.host, flags);
 	nupa_umad_unlock();
-	if (fd >= 0 || !nupa_umad.subnet.fabric || (issm && !has_subnet_management()))
+	if (fd >= 0 || fd == NUPA_UMAD_OTHER)
 		return fd;
 	errno = -fd;
 	return -1;

@@ -98,13 +98,16 @@ static int find_agent(const struct nupa_umad_port *port, const uint8_t *mad)
 void nupa_umad_deliver(struct nupa_umad_port *port, const struct nupa_umad_message *message,
 		       const uint8_t *data)
 {
+	struct nupa_umad_message to = *message;
 	int agent;
 
-	if (message->bytes < NUPA_MAD_BYTES && !message->rmpp)
+	if (message->bytes < (message->rmpp ? RMPP_HEADERS_BYTES : NUPA_MAD_BYTES))
 		return;
+	to.header =
+	    (struct ib_user_mad_hdr){ .qpn = message->header.qpn, .lid = message->header.lid };
 	agent = is_request(data) ? find_agent(port, data) : take_pending(port, data);
 	if (agent >= 0 && (port->agents[agent].rmpp || !message->rmpp))
-		queue(port, (uint32_t)agent, message, data);
+		queue(port, (uint32_t)agent, &to, data);
 }
 
 void nupa_umad_expire(struct nupa_umad_port *port, const struct nupa_umad_pending *pending)

@@ -27,6 +27,7 @@ RUN = [
     ("docs/ecosystem.md", "qperf"),
     ("docs/faults.md", "add drop"),
     ("docs/serve.md", "lab.sock"),
+    ("docs/mads.md", "opensm"),
     ("docs/tenants.md", "--fabric lab"),
     ("docs/tenants.md", "--topology tenants"),
     ("docs/tenants.md", "nupa host add host2"),
@@ -126,6 +127,7 @@ def test_a_block_runs_as_it_is_written(
         ("ib_write_lat", "perftest"),
         ("ib_write_bw", "perftest"),
         ("rdma", "iproute2"),
+        ("opensm", "opensm"),
         ("fi_pingpong", "libfabric-bin"),
         ("qperf", "qperf"),
     ):
