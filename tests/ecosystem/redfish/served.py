@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+import ssl
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +48,17 @@ class RedfishLab:
         host = self.url.removeprefix("https://")
         options = ["-r", host, "-S", "Always", "-u", USER, "-p", PASSWORD, "-A", "Basic"]
         return self.run(self.tool("redfishtool", *options, *arguments))
+
+    def post(self, path: str, body: object) -> None:
+        """Posts an object, which must make a resource."""
+        login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+        asking = urllib.request.Request(
+            f"{self.url}{path}", json.dumps(body).encode(), headers, method="POST"
+        )
+        context = ssl.create_default_context(cafile=str(self.cert))
+        with urllib.request.urlopen(asking, timeout=DEADLINE_S, context=context) as answer:
+            assert answer.status == 201
 
 
 @contextmanager
