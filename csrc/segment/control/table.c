@@ -9,10 +9,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 
-/* A writer needs less than a microsecond, unless it lost its processor. */
-#define LOOKS 100000
+/* A writer needs less than a microsecond, unless it lost its processor: then it may have ours. */
+#define LOOKS 1000
+#define LOOKS_OF_A_TURN 100
 #define WORDS_MAX 16
 
 int nupa_control(struct nupa_fabric *fabric, bool make, struct nupa_control *t)
@@ -82,7 +84,10 @@ bool nupa_row_load(const uint64_t *stamp, const void *body, void *to, size_t byt
 				return first != 0;
 			}
 		}
-		nupa_cpu_pause();
+		if (i % LOOKS_OF_A_TURN == LOOKS_OF_A_TURN - 1)
+			sched_yield();
+		else
+			nupa_cpu_pause();
 	}
 	return false;
 }

@@ -81,11 +81,13 @@ class Events:
     ) -> Iterator[FabricEvent]:
         """Iterates over events later than number *after*, waiting for them; None: from now on.
 
-        Ends *timeout* seconds after the first call of next(); None: never.
+        Ends *timeout* seconds after this call; None: never.
         FabricError: no memory for the table.
         """
-        after = self.last if after is None else after
         until = None if timeout is None else time.monotonic() + timeout
+        return self._follow(self.last if after is None else after, until)
+
+    def _follow(self, after: int, until: float | None) -> Iterator[FabricEvent]:
         while True:
             for event in self.read(after):
                 after = event.seq
