@@ -91,7 +91,8 @@ static struct nupa_channel *channel_to(struct nupa_net *net, uint32_t host)
 		return NULL;
 	if (likely(nupa_channel_path_up(engine, channel)))
 		return channel;
-	nupa_store_relaxed(&channel->flow->xmit_discards, channel->flow->xmit_discards + 1);
+	if (!channel->parted)
+		nupa_channel_count_closed(channel, false);
 	return NULL;
 }
 
@@ -329,7 +330,9 @@ bool nupa_net_retry(struct nupa_net *net)
 			return false;
 		net->kept_since_ns = net->engine->now_ns();
 	}
-	if (!channel) {
+	if (!nupa_net_shares(net, net->kept_host)) { /* by now */
+		COUNT(net, tx_partition, 1);
+	} else if (!channel) {
 		COUNT(net, tx_down, 1);
 	} else if (copy_to(net, channel, net->scratch, net->kept_bytes)) {
 		sent(net, net->kept_bytes);
