@@ -99,6 +99,15 @@ def test_a_host_joins_and_leaves_under_traffic_of_others(tenants: Stage) -> None
     assert "is absent: `nupa host add host4` lets it join" in refused.stderr
 
 
+def test_a_program_that_opens_the_device_of_an_absent_host_gets_enodev(tenants: Stage) -> None:
+    needs("ibv_rc_pingpong", "ibverbs-utils")
+    words = ["env", "NUPA_HOST=host5", "ibv_rc_pingpong", "-g", "0"]
+    outcome = tenants.run(tenants.nupa_run(words))
+    assert outcome.returncode != 0
+    assert "Couldn't get context for nupa_rdma0" in outcome.stderr
+    assert "host5 of fabric default is absent: `nupa host add host5` lets it joi" in outcome.stderr
+
+
 def test_a_member_that_leaves_fails_at_both_ends(tenants: Stage) -> None:
     pair = tenants.pair(["ib_send_bw", *LONG], hosts=("host0", "host1"), deadline_s=DEADLINE_S)
     with pair as running:

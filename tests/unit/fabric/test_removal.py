@@ -89,3 +89,12 @@ def test_others_are_not_disturbed_and_the_host_comes_back(fabric: Fabric) -> Non
     assert one.qp.qp_state is two.qp.qp_state is e.IBV_QPS_RTS
     one.close()
     two.close()
+
+
+def test_a_program_of_a_host_that_is_removed_gets_the_error_of_its_port(fabric: Fabric) -> None:
+    with Context(fabric=fabric, host="host3") as context:
+        remove_host(fabric, "host3")
+        kinds = []
+        while e.IBV_EVENT_PORT_ERR not in kinds:
+            with context.get_async_event(_WAIT_S) as event:
+                kinds.append(event.event_type)
