@@ -42,6 +42,8 @@ def document(data: bytes, source: str) -> Table:
         raise TopologyError(f"{source}:{line}: not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise TopologyError(_with_line(str(error), source, data)) from error
+    except RecursionError as error:
+        raise TopologyError(f"{source}: its values are nested too deeply") from error
 
 
 def _with_line(message: str, source: str, data: bytes) -> str:

@@ -68,6 +68,10 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("nupa run -- no-such-progra", {""}),
         ("nupa run -- bas", {"bash", "basename"}),
         ("nupa fm dcd-a", {"dcd-add"}),
+        ("nupa tenant a", {"add", "assign"}),
+        ("nupa partition add x --kind ", {"partition", "vpod"}),
+        ("nupa host drain host0 --w", {"--wait"}),
+        ("nupa events --fol", {"--follow"}),
         ("nupa completion ", {"bash", "zsh", "fish"}),
     ],
 )

@@ -239,6 +239,9 @@ def test_a_policy_is_read_alone(tmp_path: Path) -> None:
     path.write_text('name = "lab"\n')
     with pytest.raises(TopologyError, match="has no table"):
         load_admission(path)
+    path.write_text(f"admission = {'[' * 9999}")
+    with pytest.raises(TopologyError, match="nested too deeply"):
+        load_admission(path)
     path.write_text('[admission]\ndefault = "refuse"\nmore = 1\n')
     with pytest.raises(TopologyError, match=r"policy.toml: .*there is no key `more`"):
         load_admission(path)
