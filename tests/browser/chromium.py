@@ -27,7 +27,8 @@ class Browser:
 
     def open(self, url: str, scheme: str = "light") -> None:
         """Opens a page, and waits until it shows a snapshot."""
-        self.driver.get_log("browser")  # of the page before
+        self.driver.get("about:blank")  # ends the page before, which may ask its server again
+        self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.emulate(scheme)
         self.driver.get(url)
