@@ -118,7 +118,7 @@ def _is_own_origin(scope: Scope, headers: dict[str, str]) -> bool:
     host = headers.get("host", "")
     if server and server[1] is not None:
         name = urlsplit(f"//{host}").hostname or ""
-        if name not in ("localhost", "testserver", server[0]):
+        if name not in ("localhost", server[0]):
             return False
     if scope["method"] in _SAFE:
         return True

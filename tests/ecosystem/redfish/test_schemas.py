@@ -66,6 +66,8 @@ def test_the_service_validator_finds_no_failure(redfish: RedfishLab, tmp_path: P
     _fill(redfish)
     options = ["-r", redfish.url, "-u", USER, "-p", PASSWORD, "--authtype", "Basic", "--skipschema"]
     options += ["--schema_directory", str(folder), "--logdir", str(tmp_path / "logs")]
+    # A few of the collections whose members are all alike.
+    options += ["--collectionlimit", "JsonSchemaFile", "3", "ComputerSystem", "2", "Port", "2"]
     outcome = redfish.run(redfish.tool("rf_service_validator", *options))
     counts = re.findall(r"\|\s+(\d+)\s+\|\s+(\d+)\s+\|\s+(\d+)\s+\|", _plain(outcome.stdout))
     report = "\n".join(_failures(tmp_path / "logs"))
@@ -73,7 +75,7 @@ def test_the_service_validator_finds_no_failure(redfish: RedfishLab, tmp_path: P
     passed, warned, failed = map(int, counts[-1])
     assert (failed, outcome.returncode) == (0, 0), report
     assert warned == 0, report
-    assert passed > 1500
+    assert passed > 800
 
 
 def _plain(text: str) -> str:

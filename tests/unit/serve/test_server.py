@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import random
 import socket
 import ssl
 from ipaddress import ip_address
@@ -128,3 +129,29 @@ def test_a_process_of_another_user_is_a_stranger() -> None:
         accepted, _ = listening.accept()
         with accepted:
             assert not is_own_peer(accepted)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bytes_that_are_no_http_end_a_connection_and_not_the_server(
+    service: Service, seed: int
+) -> None:
+    random_ = random.Random(seed)
+    with served(service) as server:
+        for _ in range(20):
+            data = random_.choice(
+                [b"", b"GET / HTTP/1.1\r\n", b"POST /redfish HTTP/1.1\r\nHost: x\r\n"]
+            )
+            data += random_.randbytes(random_.randrange(300))
+            with socket.create_connection(server.address, timeout=30) as connection:
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(4096):
+                    pass
+        assert status(http.client.HTTPConnection(*server.address)) == 200
+
+
+def test_headers_beyond_the_limit_are_refused(service: Service) -> None:
+    with served(service) as server, socket.create_connection(server.address, timeout=30) as asking:
+        asking.sendall(b"GET /redfish HTTP/1.1\r\nHost: localhost\r\n")
+        asking.sendall(b"X-Long: " + b"x" * (17 << 10))
+        assert asking.recv(4096).startswith(b"HTTP/1.1 400")
