@@ -52,6 +52,8 @@ class OpenFabric(Closing):
 
     def host(self, which: str | int) -> HostInfo:
         """Returns the host of that name, else of that index.  LocalError: no such host (ENOENT)."""
+        if isinstance(which, int) and 0 <= which < self._segment.n_hosts:
+            return self._segment.host(which)  # alone: there may be 254
         hosts = self.hosts
         for host in hosts:
             if which in (host.name, host.index) or which == str(host.index):

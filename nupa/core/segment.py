@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 #: Room for C's text of an error.
 WHY_BYTES = 512
 _LINK_LAYERS = {lib.NUPA_LINK_INFINIBAND: "infiniband", lib.NUPA_LINK_ETHERNET: "ethernet"}
+_NO_TRAFFIC = bytes(ffi.sizeof("struct nupa_flow_info"))
 _PORT_STATES = {lib.NUPA_PORT_DOWN: "DOWN", lib.NUPA_PORT_ACTIVE: "ACTIVE"}
 _PORT_SPACES = {0x0106: "tcp", 0x0111: "udp", 0x013F: "ib", 0x0002: "ipoib"}  # rdma_port_space
 _SLOT_STATES = {
@@ -222,9 +223,14 @@ class Segment:
         return bool(lib.nupa_fabric_flags(self.handle) & lib.NUPA_SEGMENT_AUTO)
 
     def hosts(self) -> tuple[HostInfo, ...]:
-        return tuple(self._host(i) for i in range(lib.nupa_fabric_n_hosts(self.handle)))
+        return tuple(self.host(index) for index in range(self.n_hosts))
 
-    def _host(self, index: int) -> HostInfo:
+    @property
+    def n_hosts(self) -> int:
+        return int(lib.nupa_fabric_n_hosts(self.handle))
+
+    def host(self, index: int) -> HostInfo:
+        """Returns the host of that index, which is below n_hosts."""
         host = lib.nupa_fabric_host(self.handle, index)
         return HostInfo(
             name=text(host.name),
@@ -379,9 +385,9 @@ def _by_name(counters: Any) -> dict[str, int]:
 
 
 def _flow(host: int, peer: int, flow: Any) -> Iterator[HostTraffic]:
-    counts = [getattr(flow, name) for name in HostTraffic._fields[2:]]
-    if any(counts):
-        yield HostTraffic(host, peer, *counts)
+    # Most pairs of hosts have none: compared as a whole, as there may be 64,516 of them.
+    if ffi.buffer(flow)[:] != _NO_TRAFFIC:
+        yield HostTraffic(host, peer, *(getattr(flow, name) for name in HostTraffic._fields[2:]))
 
 
 def _tables(topology: Topology) -> tuple[Any, Any, Any]:

@@ -41,7 +41,7 @@ def show(fabric: Fabric, segment: Segment, *, lists: bool = True) -> dict[str, A
                 "link_layer": host.link_layer,
                 "port": ports[host.port].name,
                 "state": ports[host.port].state,
-                "tenant": (known := fabric.host(host.name)).tenant,
+                "tenant": (known := fabric.host(host.index)).tenant,
                 "control_state": known.control_state,
                 "pkeys": known.pkeys,
                 "processes": [_process(slot) for slot in processes if slot.host == host.index],

@@ -21,6 +21,7 @@ from tests.programs.needs import needs
 
 from .lab import DEADLINE_S, Lab
 
+ROOT = Path(__file__).parents[2]
 SERVE = ("serve", "--listen", "127.0.0.1:0")
 
 
@@ -87,6 +88,28 @@ def test_promtool_has_no_complaint(fabric: Lab) -> None:
             [promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_promtool_takes_each_query_of_the_dashboard(tmp_path: Path) -> None:
+    dashboard = json.loads((ROOT / "docs" / "grafana.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    rules = [
+        {
+            "record": f"nupa:query{number}",
+            "expr": query.replace("$__rate_interval", "1m").replace("$host", ".*"),
+        }
+        for number, query in enumerate(queries)
+    ]
+    file = tmp_path / "rules.json"  # YAML, too
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    done = subprocess.run(
+        [needs("promtool", "prometheus"), "check", "rules", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{len(queries)} rules found" in done.stdout
 
 
 def test_node_exporter_reads_the_folder(fabric: Lab, tmp_path: Path) -> None:
