@@ -113,7 +113,7 @@ TEST(each_tenant_keeps_its_rate_in_each_tenth_of_a_second)
 		samples[0] = take(fabric);
 	while (samples[0].bytes[0] < rates[0] / 100 || samples[0].bytes[1] < rates[1] / 100);
 	start_ns = samples[0].before_ns;
-	while (++n < SAMPLES - 1 && samples[n - 1].after_ns < start_ns + RUN_NS) {
+	for (n = 1; n < SAMPLES && samples[n - 1].after_ns < start_ns + RUN_NS; n++) {
 		nanosleep(&pause, NULL);
 		samples[n] = take(fabric);
 	}
