@@ -296,7 +296,7 @@ static int empty(struct nupa_fabric *fabric, uint32_t pkey, char *why, size_t wh
 int nupa_partition_remove(struct nupa_fabric *fabric, uint32_t pkey, char *why, size_t why_bytes)
 {
 	static const struct nupa_partition none;
-	struct nupa_partition body;
+	struct nupa_partition body = { .pkey = pkey };
 	struct nupa_control t;
 	uint32_t index = UINT32_MAX, host;
 	int rc = nupa_control_change(fabric, "partitions", &t, why, why_bytes);

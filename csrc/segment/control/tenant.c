@@ -114,7 +114,7 @@ static int find(struct nupa_fabric *fabric, const struct nupa_control *t, uint32
 int nupa_tenant_set(struct nupa_fabric *fabric, const struct nupa_tenant *wish, char *why,
 		    size_t why_bytes)
 {
-	struct nupa_tenant body;
+	struct nupa_tenant body = { .id = 0 };
 	struct nupa_control t;
 	bool rate_changed;
 	int rc = nupa_control_change(fabric, "tenants", &t, why, why_bytes);
