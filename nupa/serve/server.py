@@ -190,8 +190,8 @@ def _listen(place: Place) -> socket.socket:
     except OSError as error:
         where = place.path or f"{place.address}:{place.port}"
         raise LocalError(
-            f"cannot listen at {where}: {error.strerror}; choose another place by --listen or "
-            "--unix",
+            f"cannot listen at {where}: {error.strerror or error}; choose another place by "
+            "--listen or --unix",
             error.errno or 0,
         ) from error
     return found

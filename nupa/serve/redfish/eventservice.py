@@ -9,6 +9,8 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from starlette.concurrency import run_in_threadpool
+
 from nupa.serve.redfish.errors import RedfishError
 from nupa.serve.redfish.events import event_of, test_record
 from nupa.serve.redfish.subscriptions import (
@@ -185,8 +187,7 @@ def submit_test(view: RedfishView, body: Body) -> None:
 class Stream:
     """A stream of events, as text/event-stream has them (HTML Living Standard 9.2).
 
-    It has a subscription, which goes with it; it ends when that is deleted.  RedfishError: there
-    are too many.
+    It has a subscription from its first line to its end; it ends when that is deleted.
     """
 
     def __init__(self, subscriptions: Subscriptions, client: str) -> None:
@@ -194,9 +195,7 @@ class Stream:
         self._loop, self._ready = asyncio.get_running_loop(), asyncio.Event()
         self._stopped = False
         context = f"stream-{secrets.token_hex(8)}"
-        self._subscription = subscriptions.add(
-            Subscription("", f"{_SSE_SCHEME}{client}", context), self._stop
-        )
+        self._subscription = Subscription("", f"{_SSE_SCHEME}{client}", context)
 
     def _stop(self) -> None:
         self._stopped = True
@@ -207,8 +206,11 @@ class Stream:
             self._loop.call_soon_threadsafe(self._ready.set)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        queue = self._hub.join(self._wake)
+        with suppress(RedfishError):  # another request took the last place: it goes without
+            self._subscriptions.add(self._subscription, self._stop)
+        queue = None
         try:
+            queue = await run_in_threadpool(self._hub.join, self._wake)
             yield b": events of the fabric\n\n"
             while not (self._stopped or self._hub.closed):
                 record = queue.take()
@@ -223,5 +225,6 @@ class Stream:
                     yield b":\n\n"
                 self._ready.clear()
         finally:
-            self._hub.leave(queue)
+            if queue is not None:
+                self._hub.leave(queue)
             self._subscriptions.remove(self._subscription.id)

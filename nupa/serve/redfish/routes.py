@@ -113,6 +113,7 @@ class RedfishApp:
     def _stream(self, request: Request) -> Response:
         _check_method(request, ["GET"])
         _check_accept(request, "text/event-stream")
+        self._subscriptions.check_room()
         headers = _common(["GET"])
         return StreamingResponse(
             eventservice.Stream(self._subscriptions, _client(request)),
@@ -187,8 +188,9 @@ class RedfishApp:
         refused = body.end()
         if refused and not body.used:
             raise _SeveralError(refused)
-        # What was changed may have moved: an account with a new name.
-        moved = [content["UserName"]] if "UserName" in content and ids else ids
+        # An account with a new name has moved.
+        renamed = resource.patch is accounts.change_account and "UserName" in content
+        moved = [content["UserName"]] if renamed else ids
         after = RedfishView(view.service, view.caller, view.subscriptions)
         shown, tag = _tagged(resource.get(after, *moved))
         for error in refused:

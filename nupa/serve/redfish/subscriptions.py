@@ -100,6 +100,11 @@ class Subscriptions(Closing):
             self._found[subscription.id] = _Kept(subscription, end, sender)
             return subscription
 
+    def check_room(self) -> None:
+        """RedfishError: there are as many subscriptions as there may be."""
+        if len(self.all()) >= SUBSCRIPTIONS_MAX:
+            raise RedfishError("CreateLimitReachedForResource")
+
     def get(self, which: str) -> Subscription | None:
         with self._lock:
             found = self._found.get(which)

@@ -158,6 +158,8 @@ def test_a_patch_says_which_properties_it_left_alone(service: Service) -> None:
     assert mixed.status_code == 200
     ids = [each["MessageId"].rpartition(".")[2] for each in mixed.json()["@Message.ExtendedInfo"]]
     assert ids == ["PropertyNotWritable", "PropertyUnknown"]
+    # A property of another resource, which moves that one.
+    assert client.patch(uri, json={"LinkState": "Enabled", "UserName": "x"}).status_code == 200
     assert client.patch(uri, json={"LinkStatus": "LinkUp"}).status_code == 400
     assert client.patch(uri, json={}).status_code == 400
 
