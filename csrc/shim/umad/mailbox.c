@@ -126,25 +126,33 @@ void nupa_mailbox_send(const struct nupa_fabric *fabric, uint32_t host,
 		close(folder);
 }
 
+/* Binds the socket of a subnet manager, unless a living one has the name. */
+static int bind_sm(int folder, int fd, uint32_t host)
+{
+	char name[32];
+	int rc;
+
+	snprintf(name, sizeof(name), "%u.sm", host);
+	rc = bind_socket(folder, fd, name);
+	if (rc != -EADDRINUSE)
+		return rc;
+	if (is_alive(folder, name))
+		return -EBUSY;
+	(void)unlinkat(folder, name, 0);
+	return bind_socket(folder, fd, name);
+}
+
 int nupa_mailbox_open_sm(const struct nupa_fabric *fabric, uint32_t host, int flags)
 {
 	const int folder = open_folder(fabric);
-	const int fd = open_socket((flags & O_CLOEXEC ? SOCK_CLOEXEC : 0) |
-				   (flags & O_NONBLOCK ? SOCK_NONBLOCK : 0));
-	int rc = folder < 0 ? folder : fd < 0 ? fd : 0;
-	char name[32];
+	int fd, rc;
 
-	snprintf(name, sizeof(name), "%u.sm", host);
-	if (!rc)
-		rc = bind_socket(folder, fd, name);
-	if (rc == -EADDRINUSE && is_alive(folder, name)) {
-		rc = -EBUSY;
-	} else if (rc == -EADDRINUSE) {
-		(void)unlinkat(folder, name, 0);
-		rc = bind_socket(folder, fd, name);
-	}
-	if (folder >= 0)
-		close(folder);
+	if (folder < 0)
+		return folder;
+	fd = open_socket((flags & O_CLOEXEC ? SOCK_CLOEXEC : 0) |
+			 (flags & O_NONBLOCK ? SOCK_NONBLOCK : 0));
+	rc = fd < 0 ? fd : bind_sm(folder, fd, host);
+	close(folder);
 	if (rc && fd >= 0)
 		close(fd);
 	return rc ? rc : fd;
