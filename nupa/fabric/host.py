@@ -61,8 +61,11 @@ class FabricHost(HostInfo):
     @property
     def tenant(self) -> str | None:
         """The name of its tenant; None: it has none."""
-        found = self.fabric.tenants.of_host(self)
-        return found.name if found else None
+        # By number: hosts are many, and looking one up by name lists them all.
+        number = lib.nupa_host_tenant(self.fabric.handle, self.index)
+        if not number:
+            return None
+        return next((each.name for each in self.fabric.tenants if each.id == number), None)
 
     def map(self, region: Region, **options: Any) -> Window:
         """Maps a region as this host sees it; *options* are Window's.

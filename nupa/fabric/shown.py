@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nupa.fabric.counters import count, group_flows
+from nupa.fabric.host import FabricHost
 from nupa.fabric.resources import resources
 from nupa.memory.region import as_dict, infos
 from nupa.topology.topology import speed_name
@@ -41,7 +42,7 @@ def show(fabric: Fabric, segment: Segment, *, lists: bool = True) -> dict[str, A
                 "link_layer": host.link_layer,
                 "port": ports[host.port].name,
                 "state": ports[host.port].state,
-                "tenant": (known := fabric.host(host.index)).tenant,
+                "tenant": (known := FabricHost.of(fabric, host)).tenant,
                 "control_state": known.control_state,
                 "pkeys": known.pkeys,
                 "processes": [_process(slot) for slot in processes if slot.host == host.index],
