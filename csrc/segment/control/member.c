@@ -69,7 +69,7 @@ static void free_row(struct nupa_fabric *fabric, const struct nupa_control *t, u
 static uint32_t row_of(const struct nupa_fabric *fabric, const struct nupa_control *t,
 		       const struct nupa_member *member, struct nupa_member *out)
 {
-	for (uint32_t i = 0; i < t->n_members; i++)
+	for (uint32_t i = 0; i < t->members_used; i++)
 		if (nupa_member_row(fabric, t, i, out) && out->pkey == member->pkey &&
 		    is_same(out, member))
 			return i;
@@ -83,17 +83,17 @@ static uint32_t row_for(const struct nupa_fabric *fabric, const struct nupa_cont
 	struct nupa_member found;
 	const uint32_t own = row_of(fabric, t, member, &found);
 
-	for (uint32_t i = 0; i < t->n_members && own == UINT32_MAX; i++)
+	for (uint32_t i = 0; i < t->members_used && own == UINT32_MAX; i++)
 		if (!nupa_member_row(fabric, t, i, &found))
 			return i;
-	return own;
+	return own == UINT32_MAX && t->members_used < t->n_members ? t->members_used : own;
 }
 
 void nupa_members_forget(struct nupa_fabric *fabric, const struct nupa_control *t, uint32_t pkey)
 {
 	struct nupa_member member;
 
-	for (uint32_t i = 0; i < t->n_members; i++)
+	for (uint32_t i = 0; i < t->members_used; i++)
 		if (nupa_member_row(fabric, t, i, &member) && member.pkey == pkey)
 			free_row(fabric, t, i, &member);
 }
@@ -173,7 +173,7 @@ int nupa_host_clear_pkeys(struct nupa_fabric *fabric, uint32_t host, char *why, 
 	if (!nupa_host_tenant(fabric, host))
 		empty[0] = NUPA_PKEY_DEFAULT;
 	if (!nupa_control(fabric, false, &t))
-		for (uint32_t i = 0; i < t.n_members; i++)
+		for (uint32_t i = 0; i < t.members_used; i++)
 			if (nupa_member_row(fabric, &t, i, &member) &&
 			    member.kind == NUPA_MEMBER_HOST && member.index == host)
 				free_row(fabric, &t, i, &member);
@@ -192,7 +192,7 @@ static int check_accelerator(const struct nupa_fabric *fabric, const struct nupa
 		return nupa_explain(-EINVAL, why, why_bytes,
 				    "there is no accelerator %u: a pod has 0 to %u", wish->index,
 				    NUPA_ACCELERATORS_MAX - 1);
-	for (uint32_t i = 0; i < t->n_members; i++)
+	for (uint32_t i = 0; i < t->members_used; i++)
 		if (nupa_member_row(fabric, t, i, &other) && is_same(&other, wish) &&
 		    other.pkey != wish->pkey)
 			return nupa_explain(-EBUSY, why, why_bytes,
@@ -273,6 +273,8 @@ int nupa_member_join(struct nupa_fabric *fabric, const struct nupa_member *wish,
 	}
 	if (rc)
 		return rc;
+	if (row >= t.members_used)
+		nupa_store_release(&t.header->members, row + 1);
 	store_row(&t, row, &body);
 	nupa_event_post(fabric, NUPA_SEVERITY_OK, was ? "member.changed" : "member.added",
 			partition.name, "%s is a %s member of partition %s",
@@ -331,15 +333,30 @@ int nupa_member_leave(struct nupa_fabric *fabric, const struct nupa_member *memb
 
 /* --- listed -------------------------------------------------------------------------------- */
 
+/* What rows add to the hosts of a partition. */
+static void collect(const struct nupa_fabric *fabric, const struct nupa_control *t, uint32_t pkey,
+		    struct nupa_member hosts[NUPA_HOSTS_MAX])
+{
+	struct nupa_member member;
+
+	for (uint32_t i = 0; i < t->members_used; i++)
+		if (nupa_member_row(fabric, t, i, &member) && member.pkey == pkey &&
+		    member.kind == NUPA_MEMBER_HOST)
+			hosts[member.index] = member;
+}
+
 uint32_t nupa_member_list(struct nupa_fabric *fabric, uint32_t pkey, struct nupa_member *out,
 			  uint32_t max)
 {
 	const uint32_t base = NUPA_PKEY_PARTITION(pkey);
+	struct nupa_member hosts[NUPA_HOSTS_MAX] = { { .pkey = 0 } };
 	struct nupa_member member;
 	struct nupa_control t;
 	const bool backed = !nupa_control(fabric, false, &t);
 	uint32_t n = 0;
 
+	if (backed)
+		collect(fabric, &t, base, hosts);
 	for (uint32_t host = 0; base && host < fabric->geometry.n_hosts; host++) {
 		const int at = entry_of(fabric, host, base);
 		struct nupa_member own = { .pkey = base, .kind = NUPA_MEMBER_HOST, .index = host };
@@ -347,16 +364,14 @@ uint32_t nupa_member_list(struct nupa_fabric *fabric, uint32_t pkey, struct nupa
 		if (at < 0)
 			continue;
 		memcpy(own.name, fabric->hosts[host].name, sizeof(own.name));
-		if (backed && row_of(fabric, &t, &own, &member) != UINT32_MAX) {
-			own.rate = member.rate;
-			own.service_level = member.service_level;
-		}
+		own.rate = hosts[host].rate;
+		own.service_level = hosts[host].service_level;
 		own.full = (nupa_pkey_at(fabric, host, (uint32_t)at) & NUPA_PKEY_FULL) != 0;
 		if (n < max)
 			out[n] = own;
 		n++;
 	}
-	for (uint32_t i = 0; backed && i < t.n_members; i++)
+	for (uint32_t i = 0; backed && i < t.members_used; i++)
 		if (nupa_member_row(fabric, &t, i, &member) && member.pkey == base &&
 		    member.kind != NUPA_MEMBER_HOST) {
 			if (n < max)

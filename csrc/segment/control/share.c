@@ -17,7 +17,7 @@ static bool is_device(struct nupa_fabric *fabric, const char *tag, uint32_t tena
 	*has = false;
 	if (!*tag || nupa_control(fabric, false, &t))
 		return false;
-	for (uint32_t i = 0; i < t.n_members && !*has; i++) {
+	for (uint32_t i = 0; i < t.members_used && !*has; i++) {
 		if (!nupa_member_row(fabric, &t, i, &member) || member.kind != NUPA_MEMBER_DEVICE ||
 		    strcmp(member.name, tag) || nupa_partition_get(fabric, member.pkey, &partition))
 			continue;

@@ -38,6 +38,9 @@ int nupa_control(struct nupa_fabric *fabric, bool make, struct nupa_control *t)
 		.n_members = map.members,
 		.n_events = map.events,
 	};
+	t->members_used = nupa_load_acquire(&t->header->members);
+	if (t->members_used > t->n_members)
+		t->members_used = t->n_members;
 	return 0;
 }
 

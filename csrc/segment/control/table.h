@@ -13,6 +13,7 @@ struct nupa_control {
 	struct nupa_member_row *members;
 	struct nupa_event_row *events;
 	uint32_t n_tenants, n_partitions, n_members, n_events;
+	uint32_t members_used; /* rows that may be in use, checked */
 };
 
 /* The table; make: also if there is none yet.  -ENOENT: there is none; -EOPNOTSUPP: SOFTWARE;

@@ -104,7 +104,7 @@ NUPA_ASSERT_SIZE(struct nupa_event_row, 256);
 struct nupa_control_header {
 	uint64_t events;     /* fetch_add: numbers given out */
 	uint32_t event_bell; /* fetch_add: an event was stored; futex */
-	uint32_t pad0;
+	uint32_t members;    /* rows of members that were ever in use; grows only */
 	uint64_t pad[6];
 };
 NUPA_ASSERT_SIZE(struct nupa_control_header, 64);

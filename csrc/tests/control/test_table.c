@@ -154,6 +154,7 @@ TEST(a_fabric_has_8192_members)
 		snprintf(body.name, sizeof(body.name), "device%u", i);
 		nupa_row_store(&t.members[i].stamp, &t.members[i].body, &body, sizeof(body));
 	}
+	t.header->members = NUPA_MEMBERS_MAX - 1;
 	CHECK_EQ(join(fabric, 1, NUPA_MEMBER_DEVICE, NUPA_MEMBERS_MAX - 1), 0);
 	CHECK_EQ(join(fabric, 1, NUPA_MEMBER_DEVICE, NUPA_MEMBERS_MAX), -ENOSPC);
 	CHECK_EQ(join(fabric, 1, NUPA_MEMBER_DEVICE, 17), 0); /* it is one already */

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
+from nupa._engine import ffi
 from nupa.fabric import Fabric, LocalError, NupaError, Quotas, Tenant
 from nupa.topology.topology import star
 from nupa.verbs import CQ, MR, PD, QP, Context, QPCap, QPInitAttr
 from nupa.verbs import enums as e
 from nupa.verbs.base.errors import PyverbsRDMAError
+from nupa.verbs.device import DM, AllocDmAttr
+from nupa.verbs.mw import MW
 from tests.unit.child import failure_in_child
 
 EXTENT = 65536
@@ -77,6 +81,35 @@ def test_mrs_and_their_bytes(fabric: Fabric, red: Tenant) -> None:
         MR(pd, 6000, ACCESS)
         second.close()
     assert red.used == Quotas()
+
+
+def test_a_region_that_changes_counts_as_it_is_then(fabric: Fabric, red: Tenant) -> None:
+    red.set(quotas=Quotas(registered_bytes=10_000))
+    with Context(fabric=fabric, host="host0") as context, PD(context) as pd:
+        region, memory = MR(pd, 4000, ACCESS), bytearray(20_000)
+        address = ffi.cast("uintptr_t", ffi.from_buffer(memory))
+        translation = e.IBV_REREG_MR_CHANGE_TRANSLATION
+        for length, used in ((10_000, 10_000), (10_001, 10_000), (7, 7), (10_000, 10_000)):
+            with pytest.raises(PyverbsRDMAError) if length > 10_000 else nullcontext():
+                region.rereg(translation, pd, int(address), length, 0)
+            assert red.used.registered_bytes == used
+        region.close()
+        assert red.used == Quotas(attachments=1)
+
+
+def test_windows_and_device_memory_are_regions(fabric: Fabric, red: Tenant) -> None:
+    red.set(quotas=Quotas(mrs=2, pool_bytes=EXTENT))
+    with Context(fabric=fabric, host="host0") as context, PD(context) as pd:
+        window = MW(pd, e.IBV_MW_TYPE_1)
+        with DM(context, AllocDmAttr(4096)):
+            assert red.used == Quotas(mrs=2, pool_bytes=EXTENT, attachments=1)
+            with pytest.raises(PyverbsRDMAError) as refused:
+                DM(context, AllocDmAttr(4096))
+            assert refused.value.errno == errno.ENOMEM
+            with pytest.raises(PyverbsRDMAError):
+                MW(pd, e.IBV_MW_TYPE_1)
+        window.close()
+        assert red.used == Quotas(attachments=1)
 
 
 def test_the_pool(fabric: Fabric, red: Tenant) -> None:
