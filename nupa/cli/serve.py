@@ -21,8 +21,8 @@ _EPILOG = """\
 
 Processes of this user need no account at loopback addresses and Unix sockets; --login asks them,
 too.  Other users, and other machines, log in as USER.  Its password is the first line of
---password-file, else a random one, which is printed.  A server that other machines reach speaks
-TLS only, with a certificate of its own if none is given.
+--password-file, else a random one, printed where own processes log in, too.  A server that other
+machines reach speaks TLS only, with a certificate of its own if none is given.
 
 Requests change the fabric only with --allow-changes.
 
