@@ -12,7 +12,8 @@ from nupa.cli import build_parser
 #: Commands that run for long, start other processes, or download.  Their lines are parsed only.
 PARSED_ONLY = (
     *("capture", "demo", "dissector", "doctor", "fabric transactions", "fm serve", "man", "perf"),
-    *("model calibrate", "model sweep", "model validate", "net up", "vm demo", "vm start", "vm up"),
+    *("model calibrate", "model sweep", "model validate", "net up", "serve", "top", "vm demo"),
+    *("vm start", "vm up"),
 )
 # Options, and their abbreviations, that never end or make network namespaces.
 _NOT_RUN = ("--fo", "--real", "--ne", "--wa")
