@@ -211,7 +211,7 @@ static void settle(const struct nupa_control *t)
 TEST(rows_that_hold_anything_are_read_without_harm)
 {
 	struct nupa_fabric *fabric = test_fabric();
-	const uint64_t bytes = nupa_control_map(&fabric->geometry).bytes;
+	const struct nupa_control_map map = nupa_control_map(&fabric->geometry);
 	uint64_t random = test_seed();
 	struct nupa_control t;
 	uint8_t *base;
@@ -222,10 +222,16 @@ TEST(rows_that_hold_anything_are_read_without_harm)
 	CHECK_EQ(join(fabric, 1, NUPA_MEMBER_HOST, 0), 0);
 	CHECK_EQ(nupa_control(fabric, false, &t), 0);
 	base = (uint8_t *)t.header;
-	for (int round = 0; round < 10; round++) {
-		/* Names and indices of all sorts, most of them within a byte of true ones. */
+	for (int round = 0; round < 30; round++) {
+		const uint64_t starts[] = { 0, map.tenants_off, map.partitions_off, map.members_off,
+					    map.events_off };
+
+		/* Anywhere, and in the rows that are in use. */
 		for (int i = 0; i < 2000; i++)
-			base[test_random(&random) % bytes] = (uint8_t)test_random(&random);
+			base[test_random(&random) % map.bytes] = (uint8_t)test_random(&random);
+		for (int i = 0; i < 200; i++)
+			base[starts[test_random(&random) % 5] + test_random(&random) % 1024] =
+			    (uint8_t)test_random(&random);
 		settle(&t);
 		fabric->controls[test_random(&random) % 2].tenant = (uint32_t)test_random(&random);
 		fabric->controls[0].pkeys[test_random(&random) % NUPA_PKEYS_MAX] =
