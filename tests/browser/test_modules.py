@@ -64,14 +64,14 @@ def test_quantities_have_three_digits_and_a_unit(
 
 
 def test_names_sort_as_people_do(call: Call) -> None:
-    assert call("tables", "compare", "host2", "host10") < 0
-    assert call("tables", "compare", 10, 9) > 0
+    assert call("panels/tables", "compare", "host2", "host10") < 0
+    assert call("panels/tables", "compare", 10, 9) > 0
 
 
 def test_arcs_that_overlap_have_different_levels(call: Call) -> None:
     arcs = [{"left": 0, "right": 1}, {"left": 1, "right": 2}, {"left": 0, "right": 2}]
-    assert call("layout", "levelsOf", arcs) == 2
-    assert call("layout", "levelsOf", []) == 0
+    assert call("drawing/layout", "levelsOf", arcs) == 2
+    assert call("drawing/layout", "levelsOf", []) == 0
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_arcs_that_overlap_have_different_levels(call: Call) -> None:
 def test_hosts_become_groups_beyond_the_limits(
     call: Call, hosts: int, total: int, items: int
 ) -> None:
-    found = call("layout", "itemsOf", [{"name": f"host{i}"} for i in range(hosts)], total)
+    found = call("drawing/layout", "itemsOf", [{"name": f"host{i}"} for i in range(hosts)], total)
     assert len(found) == items
     assert sum(len(item["hosts"]) for item in found) == hosts
 
@@ -97,7 +97,7 @@ def test_switches_are_in_tiers_by_their_distance_from_hosts(call: Call) -> None:
     links = [("host0", "leaf0"), ("leaf0", "spine0"), ("leaf1", "spine0"), ("host1", "leaf1")]
     links.append(("spine0", "core0"))
     found = call(
-        "layout",
+        "drawing/layout",
         "tiersOf",
         [{"name": "host0"}, {"name": "host1"}],
         [{"from": one, "to": other} for one, other in links],

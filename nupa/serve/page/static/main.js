@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The page: joins the stream with the drawing, the tables and the log.
 
-import { CaptureTail } from "./capture.js";
+import { CaptureTail } from "./panels/capture.js";
 import { Changes } from "./changes.js";
-import * as columns from "./columns.js";
-import { CxlPanel } from "./cxl.js";
-import { Details } from "./details.js";
+import * as columns from "./panels/columns.js";
+import { CxlPanel } from "./panels/cxl.js";
+import { Details } from "./panels/details.js";
 import { byId, element, setText } from "./dom.js";
-import { Announcer, EventLog } from "./events.js";
+import { Announcer, EventLog } from "./panels/events.js";
 import { Feed } from "./feed.js";
 import { Histories, LOADS } from "./rates.js";
 import { ask } from "./requests.js";
 import { sayClock, sayCount, sayRate } from "./say.js";
 import { stateOf, summary } from "./state.js";
-import { Table } from "./tables.js";
-import { Tabs } from "./tabs.js";
+import { Table } from "./panels/tables.js";
+import { Tabs } from "./panels/tabs.js";
 import { startTheme } from "./theme.js";
-import { Topology } from "./topology.js";
-import { Traces } from "./trace.js";
+import { Topology } from "./drawing/topology.js";
+import { Traces } from "./drawing/trace.js";
 
 const TENANTS_SHOWN = 16; // in the legend
 

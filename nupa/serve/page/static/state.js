@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The state of the page: a snapshot, and what is looked up in it by name.
 
-import { faultsByPort } from "./links.js";
+import { faultsByPort } from "./drawing/links.js";
 import { portRates } from "./rates.js";
 import { sayMany } from "./say.js";
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tabs: arrow keys move between them, and the address keeps the chosen one.
 
-import { element, setAttribute, setText } from "./dom.js";
+import { element, setAttribute, setText } from "../dom.js";
 
 export class Tabs {
   /** Tabs: {id, name, node, shown(), hidden()}. */

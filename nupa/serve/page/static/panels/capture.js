@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The tail of a capture: asked for only while its tab is open.
 
-import { element, setText } from "./dom.js";
-import { ask } from "./requests.js";
-import { sayMany } from "./say.js";
+import { element, setText } from "../dom.js";
+import { ask } from "../requests.js";
+import { sayMany } from "../say.js";
 
 const ROWS_MAX = 300;
 const EVERY_MS = 500;

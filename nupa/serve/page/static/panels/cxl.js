@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CXL devices: ports of the switch, bindings of virtual switches, logical devices, decoders.
 
-import { element, setText } from "./dom.js";
-import { ask } from "./requests.js";
-import { sayBytes } from "./say.js";
+import { element, setText } from "../dom.js";
+import { ask } from "../requests.js";
+import { sayBytes } from "../say.js";
 import { Table } from "./tables.js";
 
 const EVERY_MS = 3000;

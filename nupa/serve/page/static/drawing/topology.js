@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The drawing of the topology: made when its structure changes, else only brought up to date.
 
-import { drawn, setAttribute, setText } from "./dom.js";
+import { drawn, setAttribute, setText } from "../dom.js";
 import { layout } from "./layout.js";
-import { LOADS, loadOf, rateOf, stepOf } from "./rates.js";
-import { sayMany, sayRate, sayShortRate } from "./say.js";
+import { LOADS, loadOf, rateOf, stepOf } from "../rates.js";
+import { sayMany, sayRate, sayShortRate } from "../say.js";
 
 const WIDTH_MIN = 560;
 const TRUNKS_FEW = 32; // more have no texts, and thin lines

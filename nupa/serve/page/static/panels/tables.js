@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tables that are sorted by a click on a heading, and filtered by text.
 
-import { element, setAttribute, setText } from "./dom.js";
-import { sayCount } from "./say.js";
+import { element, setAttribute, setText } from "../dom.js";
+import { sayCount } from "../say.js";
 
 export const ROWS_MAX = 200;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Transfers of a recording, and one of them as a sequence diagram.
 
-import { TRANSFERS } from "./columns.js";
-import { drawn, element, setText } from "./dom.js";
-import { ask } from "./requests.js";
-import { sayDuration, sayMany } from "./say.js";
-import { Table } from "./tables.js";
+import { TRANSFERS } from "../panels/columns.js";
+import { drawn, element, setText } from "../dom.js";
+import { ask } from "../requests.js";
+import { sayDuration, sayMany } from "../say.js";
+import { Table } from "../panels/tables.js";
 
 const TIME = 86; // room of the times, left of the actors
 const ACTOR = { min: 190, width: 150, height: 40 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The event log, and the line that a screen reader speaks.
 
-import { byId, element } from "./dom.js";
-import { sayClock, sayMany } from "./say.js";
+import { byId, element } from "../dom.js";
+import { sayClock, sayMany } from "../say.js";
 
 const ROWS_MAX = 200;
 const APART_MS = 1500;

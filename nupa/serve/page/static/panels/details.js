@@ -2,9 +2,9 @@
 // Details of what is selected: values, a chart, and the changes of its link.
 
 import { errorsOf, parameters } from "./columns.js";
-import { drawn, element, setAttribute, setText } from "./dom.js";
-import { LOADS, loadOf, rateOf, stepOf } from "./rates.js";
-import { sayMany, sayPkey, sayRate } from "./say.js";
+import { drawn, element, setAttribute, setText } from "../dom.js";
+import { LOADS, loadOf, rateOf, stepOf } from "../rates.js";
+import { sayMany, sayPkey, sayRate } from "../say.js";
 
 const CHART = { width: 280, height: 44 };
 

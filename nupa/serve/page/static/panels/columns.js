@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Columns of the tables.
 
-import { rateOf } from "./rates.js";
-import { sayBytes, sayCount, sayDuration, sayPkey, sayRate } from "./say.js";
+import { rateOf } from "../rates.js";
+import { sayBytes, sayCount, sayDuration, sayPkey, sayRate } from "../say.js";
 
 const list = (values) => (values ?? []).join(", ");
 const lower = (value) => String(value ?? "").toLowerCase();
