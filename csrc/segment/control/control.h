@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Tenants, partitions and their members; states of hosts.  All changes: the caller holds the
- * control lock; -EREMOTE, -EOPNOTSUPP: see nupa_fabric_may_command; each posts an event.
+ * Tenants, partitions and their members.  All changes: the caller holds the control lock; -EREMOTE,
+ * -EOPNOTSUPP: see nupa_fabric_may_command; each posts an event.
  *
  * A host is in the partitions that its P_Key table names (control_layout.h, T3).  So what a subnet
  * manager writes there counts, too: a P_Key that has no row is listed as a partition of tenant 0,
@@ -67,14 +67,6 @@ int nupa_member_leave(struct nupa_fabric *fabric, const struct nupa_member *memb
 /* Up to *max* members of a partition: hosts in their order, then others; returns how many. */
 uint32_t nupa_member_list(struct nupa_fabric *fabric, uint32_t pkey, struct nupa_member *out,
 			  uint32_t max);
-
-/* --- hosts -------------------------------------------------------------------------------- */
-
-/* enum nupa_host_state.  -EINVAL: no such host or state. */
-int nupa_host_state_set(struct nupa_fabric *fabric, uint32_t host, uint32_t state, char *why,
-			size_t why_bytes);
-/* "ready", ...; NULL: no such state. */
-const char *nupa_host_state_name(uint32_t state);
 /* cffi: end */
 
 #endif

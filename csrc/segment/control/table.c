@@ -72,7 +72,7 @@ void nupa_row_store(uint64_t *stamp, void *body, const void *from, size_t bytes)
 
 bool nupa_row_load(const uint64_t *stamp, const void *body, void *to, size_t bytes)
 {
-	uint64_t words[WORDS_MAX];
+	uint64_t words[WORDS_MAX] = { 0 };
 	uint32_t first;
 
 	for (int i = 0; i < LOOKS; i++) {
