@@ -19,9 +19,9 @@ from tests.cross.peers.peer import Peer, PeerError
 
 # csrc/segment/layout/layout.h, struct nupa_superblock
 VERSION_AT = 8
-SLOTS_OFF_AT, ARENAS_OFF_AT = 88, 104
+SLOTS_OFF_AT, ARENAS_OFF_AT = 96, 112
 SUPERBLOCK_BYTES = 320
-CHECKED_BYTES = 220  # up to `checksum`, and with it
+CHECKED_BYTES = 228  # up to `checksum`, and with it
 
 SEEDS = [1, 2, 3, 4, 5, 6, 7, 8]
 
