@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nupa.fabric.counters import count, group_flows
 from nupa.fabric.host import FabricHost
 from nupa.fabric.resources import resources
+from nupa.fabric.tenants.newcomer import newcomers
 from nupa.memory.region import as_dict, infos
 from nupa.topology.topology import speed_name
 
@@ -53,6 +54,7 @@ def show(fabric: Fabric, segment: Segment, *, lists: bool = True) -> dict[str, A
         ],
         "tenants": [tenant.as_dict() for tenant in fabric.tenants],
         "partitions": [partition.as_dict() for partition in fabric.partitions],
+        **_newcomers(fabric),
         "ports": [
             {
                 "name": port.name,
@@ -69,6 +71,14 @@ def show(fabric: Fabric, segment: Segment, *, lists: bool = True) -> dict[str, A
         **(_lists(fabric, segment, processes) if lists else {}),
         "regions": [as_dict(fabric, info) for info in infos(fabric)],
         "faults": [entry.as_dict() for entry in fabric.faults()],
+    }
+
+
+def _newcomers(fabric: Fabric) -> dict[str, list[dict[str, Any]]]:
+    known = newcomers(fabric)
+    return {
+        name: [each.as_dict() for each in known if each.kind == kind]
+        for name, kind in (("accelerators", "accelerator"), ("devices", "device"))
     }
 
 

@@ -252,7 +252,7 @@ class Pool:
         owner = host_of(fabric, self._own_host() if host is None else host)
         wish = wish_of(fabric, owner, keep)
         wish.bytes, wish.tag = size, encoded
-        wish.share = share_words(fabric, share)
+        wish.share = share_words(fabric, share, owner, tag)
         wish.coherence = COHERENCE[coherence]
         return wish
 

@@ -106,7 +106,8 @@ class Region:
     @share.setter
     def share(self, hosts: Iterable[str | int | HostInfo] | str) -> None:
         """Raises LocalError (EBUSY) if a host that has a window would lose it."""
-        words = ffi.new("uint64_t[4]", share_words(self.fabric, hosts))
+        info = self.info()
+        words = ffi.new("uint64_t[4]", share_words(self.fabric, hosts, info.host, info.tag))
         rc = lib.nupa_region_share(self.fabric.handle, self.id, words)
         self._check(rc, "share", self._has_windows(rc, "close those of hosts that would lose it"))
 
@@ -297,8 +298,13 @@ def host_of(fabric: OpenFabric, which: str | int | HostInfo) -> int:
     return fabric.host(which if isinstance(which, str | int) else which.index).index
 
 
-def share_words(fabric: OpenFabric, hosts: Iterable[str | int | HostInfo] | str) -> list[int]:
-    """Returns the mask of hosts for C; "all": each host.  LocalError: no such host."""
+def share_words(
+    fabric: OpenFabric, hosts: Iterable[str | int | HostInfo] | str, owner: int, tag: str
+) -> list[int]:
+    """Returns the mask of hosts for C; "all": each host.
+
+    LocalError: no such host, or one whose tenant may not have the owner's memory (EACCES).
+    """
     words = [0] * 4
     if isinstance(hosts, str) and hosts != "all":
         raise LocalError(
@@ -306,6 +312,13 @@ def share_words(fabric: OpenFabric, hosts: Iterable[str | int | HostInfo] | str)
         )
     for which in fabric.hosts if isinstance(hosts, str) else hosts:
         host = host_of(fabric, which)
+        if hosts != "all" and not lib.nupa_tenants_share(fabric.handle, host, owner, tag.encode()):
+            raise LocalError(
+                f"a region of {fabric.hosts[owner].name} cannot be shared with "
+                f"{fabric.hosts[host].name}: it is of another tenant (`nupa tenant ls` has "
+                "them); share it with hosts of its tenant, or with 'all'",
+                errno.EACCES,
+            )
         words[host // _WORD_BITS] |= 1 << host % _WORD_BITS
     return words
 

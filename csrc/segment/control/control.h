@@ -67,6 +67,15 @@ int nupa_member_leave(struct nupa_fabric *fabric, const struct nupa_member *memb
 /* Up to *max* members of a partition: hosts in their order, then others; returns how many. */
 uint32_t nupa_member_list(struct nupa_fabric *fabric, uint32_t pkey, struct nupa_member *out,
 			  uint32_t max);
+
+/* --- newcomers: accelerators and devices that have a state ---------------------------------- */
+
+/* Sets the state of an accelerator (index) or a device (name): kind and state of *wish*.  -EINVAL:
+ * kind, number, name or state; -ENOSPC: the table is full. */
+int nupa_newcomer_set(struct nupa_fabric *fabric, const struct nupa_member *wish, char *why,
+		      size_t why_bytes);
+/* Up to *max* newcomers in the order of their rows; returns how many there are. */
+uint32_t nupa_newcomer_list(struct nupa_fabric *fabric, struct nupa_member *out, uint32_t max);
 /* cffi: end */
 
 #endif

@@ -15,6 +15,12 @@ bool nupa_tenant_row(const struct nupa_control *t, uint32_t index, struct nupa_t
 /* Those of members are checked with the fabric's hosts. */
 bool nupa_member_row(const struct nupa_fabric *fabric, const struct nupa_control *t, uint32_t index,
 		     struct nupa_member *out);
+/* The member's own row, else a free one; UINT32_MAX: all are taken. */
+uint32_t nupa_member_row_for(const struct nupa_fabric *fabric, const struct nupa_control *t,
+			     const struct nupa_member *member);
+/* Stores a row; one that was never in use is from now on. */
+void nupa_member_row_store(const struct nupa_control *t, uint32_t index,
+			   const struct nupa_member *body);
 /* Frees all rows of members of a partition. */
 void nupa_members_forget(struct nupa_fabric *fabric, const struct nupa_control *t, uint32_t pkey);
 /* The host leaves all partitions: its table is that of a host in none. */

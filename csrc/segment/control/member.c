@@ -40,15 +40,20 @@ bool nupa_member_row(const struct nupa_fabric *fabric, const struct nupa_control
 	if (!nupa_row_load(&row->stamp, &row->body, out, sizeof(*out)))
 		return false;
 	out->full = out->full != 0;
-	return out->pkey <= DEFAULT && out->service_level < NUPA_SERVICE_LEVELS &&
+	return (out->pkey <= DEFAULT ||
+		(out->pkey == NUPA_PKEY_NEWCOMER && out->kind != NUPA_MEMBER_HOST)) &&
+	       out->service_level < NUPA_SERVICE_LEVELS && out->state < NUPA_HOST_STATES &&
 	       memchr(out->name, 0, sizeof(out->name)) &&
 	       ((out->kind == NUPA_MEMBER_HOST && out->index < fabric->geometry.n_hosts) ||
 		(out->kind == NUPA_MEMBER_ACCELERATOR && out->index < NUPA_ACCELERATORS_MAX) ||
 		(out->kind == NUPA_MEMBER_DEVICE && out->name[0]));
 }
 
-static void store_row(const struct nupa_control *t, uint32_t index, const struct nupa_member *body)
+void nupa_member_row_store(const struct nupa_control *t, uint32_t index,
+			   const struct nupa_member *body)
 {
+	if (index >= t->members_used)
+		nupa_store_release(&t->header->members, index + 1);
 	nupa_row_store(&t->members[index].stamp, &t->members[index].body, body, sizeof(*body));
 }
 
@@ -62,7 +67,7 @@ static void free_row(struct nupa_fabric *fabric, const struct nupa_control *t, u
 	if (member->kind == NUPA_MEMBER_HOST)
 		(void)nupa_rate_set(fabric, NUPA_RATE_MEMBER, 0, member->index, member->pkey, 0,
 				    why, sizeof(why));
-	store_row(t, index, &none);
+	nupa_member_row_store(t, index, &none);
 }
 
 /* The row of a member; UINT32_MAX: it has none. */
@@ -76,9 +81,8 @@ static uint32_t row_of(const struct nupa_fabric *fabric, const struct nupa_contr
 	return UINT32_MAX;
 }
 
-/* Its own row, else a free one; UINT32_MAX: all are taken. */
-static uint32_t row_for(const struct nupa_fabric *fabric, const struct nupa_control *t,
-			const struct nupa_member *member)
+uint32_t nupa_member_row_for(const struct nupa_fabric *fabric, const struct nupa_control *t,
+			     const struct nupa_member *member)
 {
 	struct nupa_member found;
 	const uint32_t own = row_of(fabric, t, member, &found);
@@ -194,7 +198,7 @@ static int check_accelerator(const struct nupa_fabric *fabric, const struct nupa
 				    NUPA_ACCELERATORS_MAX - 1);
 	for (uint32_t i = 0; i < t->members_used; i++)
 		if (nupa_member_row(fabric, t, i, &other) && is_same(&other, wish) &&
-		    other.pkey != wish->pkey)
+		    other.pkey != wish->pkey && other.pkey != NUPA_PKEY_NEWCOMER)
 			return nupa_explain(-EBUSY, why, why_bytes,
 					    "accelerator %u is in the partition of P_Key %#06x: it "
 					    "can be in one only",
@@ -251,9 +255,9 @@ int nupa_member_join(struct nupa_fabric *fabric, const struct nupa_member *wish,
 		return rc;
 	body.pkey = partition.pkey;
 	body.full = wish->full != 0;
-	body.reserved0 = 0;
+	body.state = 0;
 	body.reserved1 = 0;
-	row = row_for(fabric, &t, &body);
+	row = nupa_member_row_for(fabric, &t, &body);
 	if (row == UINT32_MAX)
 		return nupa_explain(-ENOSPC, why, why_bytes,
 				    "fabric %s has %u members of partitions, as many as it can",
@@ -273,9 +277,7 @@ int nupa_member_join(struct nupa_fabric *fabric, const struct nupa_member *wish,
 	}
 	if (rc)
 		return rc;
-	if (row >= t.members_used)
-		nupa_store_release(&t.header->members, row + 1);
-	store_row(&t, row, &body);
+	nupa_member_row_store(&t, row, &body);
 	nupa_event_post(fabric, NUPA_SEVERITY_OK, was ? "member.changed" : "member.added",
 			partition.name, "%s is a %s member of partition %s",
 			nupa_member_name(&body, name, sizeof(name)),

@@ -19,7 +19,7 @@ static bool is_device(struct nupa_fabric *fabric, const char *tag, uint32_t tena
 		return false;
 	for (uint32_t i = 0; i < t.members_used && !*has; i++) {
 		if (!nupa_member_row(fabric, &t, i, &member) || member.kind != NUPA_MEMBER_DEVICE ||
-		    strcmp(member.name, tag) != 0 ||
+		    member.pkey == NUPA_PKEY_NEWCOMER || strcmp(member.name, tag) != 0 ||
 		    nupa_partition_get(fabric, member.pkey, &partition))
 			continue;
 		found = true;

@@ -8,10 +8,9 @@
 
 #include "segment/segment.h"
 
+/* cffi: begin */
 /* Whether a host may map memory of the host *owner* that has this tag. */
 bool nupa_tenants_share(struct nupa_fabric *fabric, uint32_t host, uint32_t owner, const char *tag);
-
-/* cffi: begin */
 /* Whether memory with this tag may be made for a host: a host of no tenant may have any. */
 bool nupa_tenant_may_own(struct nupa_fabric *fabric, uint32_t host, const char *tag);
 /* cffi: end */

@@ -9,7 +9,9 @@
  *       members only adds what a P_Key cannot say: rate and service level.
  *   T4  An event has many writers.  Each takes a number (header.events), clears the row's seq,
  *       stores the body with its check, and seq last.  A writer that is overtaken by a whole ring
- *       leaves a row whose check fails. */
+ *       leaves a row whose check fails.
+ *   T5  A newcomer is an accelerator or a device that has a state.  Its row of members has the
+ * P_Key NUPA_PKEY_NEWCOMER, which no partition has, and so does not depend on memberships. */
 #ifndef NUPA_CONTROL_LAYOUT_H
 #define NUPA_CONTROL_LAYOUT_H
 
@@ -47,7 +49,8 @@ struct nupa_partition {
 	uint64_t rate;
 };
 
-enum { NUPA_SERVICE_LEVELS = 16 }; /* IBTA 7.6.5 */
+enum { NUPA_SERVICE_LEVELS = 16 };    /* IBTA 7.6.5 */
+enum { NUPA_PKEY_NEWCOMER = 0x8000 }; /* T5 */
 enum nupa_member_kind { NUPA_MEMBER_HOST = 1, NUPA_MEMBER_ACCELERATOR, NUPA_MEMBER_DEVICE };
 
 struct nupa_member {
@@ -55,7 +58,7 @@ struct nupa_member {
 	uint8_t kind; /* enum nupa_member_kind */
 	uint8_t full;
 	uint8_t service_level;
-	uint8_t reserved0;
+	uint8_t state;  /* enum nupa_host_state; of a newcomer's row (T5) */
 	uint32_t index; /* of the host; the accelerator's UALink id */
 	uint32_t reserved1;
 	uint64_t rate;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The control table: its limits, each with one past it, and rows that hold anything. */
 #include "base/atomics.h"
+#include "segment/control/admit.h"
 #include "segment/control/control.h"
 #include "segment/control/event.h"
 #include "segment/control/pkey.h"
@@ -39,6 +40,15 @@ static int join(struct nupa_fabric *fabric, uint32_t pkey, uint8_t kind, uint32_
 	if (kind == NUPA_MEMBER_DEVICE)
 		snprintf(wish.name, sizeof(wish.name), "device%u", index);
 	return nupa_member_join(fabric, &wish, 0, why, sizeof(why));
+}
+
+static int set_newcomer(struct nupa_fabric *fabric, uint8_t kind, uint32_t index, uint8_t state)
+{
+	struct nupa_member wish = { .kind = kind, .index = index, .state = state };
+
+	if (kind == NUPA_MEMBER_DEVICE)
+		snprintf(wish.name, sizeof(wish.name), "device%u", index);
+	return nupa_newcomer_set(fabric, &wish, why, sizeof(why));
 }
 
 TEST(a_fabric_has_256_tenants)
@@ -157,10 +167,39 @@ TEST(a_fabric_has_8192_members)
 	t.header->members = NUPA_MEMBERS_MAX - 1;
 	CHECK_EQ(join(fabric, 1, NUPA_MEMBER_DEVICE, NUPA_MEMBERS_MAX - 1), 0);
 	CHECK_EQ(join(fabric, 1, NUPA_MEMBER_DEVICE, NUPA_MEMBERS_MAX), -ENOSPC);
+	CHECK_EQ(set_newcomer(fabric, NUPA_MEMBER_DEVICE, 1, NUPA_HOST_READY), -ENOSPC);
 	CHECK_EQ(join(fabric, 1, NUPA_MEMBER_DEVICE, 17), 0); /* it is one already */
 	CHECK_EQ(nupa_member_list(fabric, 1, NULL, 0), NUPA_MEMBERS_MAX);
 	CHECK_EQ(nupa_partition_remove(fabric, 1, why, sizeof(why)), 0);
 	CHECK_EQ(nupa_member_list(fabric, 1, NULL, 0), 0);
+	nupa_fabric_put(fabric);
+}
+
+TEST(newcomers_have_a_state_in_a_partition_and_in_none)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct nupa_member found[2], wish = { .kind = NUPA_MEMBER_DEVICE };
+	const uint32_t last = NUPA_ACCELERATORS_MAX - 1;
+	uint64_t events;
+
+	CHECK_EQ(nupa_newcomer_list(fabric, found, 2), 0);
+	CHECK_EQ(set_newcomer(fabric, NUPA_MEMBER_ACCELERATOR, last, NUPA_HOST_READY), 0);
+	CHECK_EQ(add_partition(fabric, "one", 0, 0), 1);
+	CHECK_EQ(join(fabric, 1, NUPA_MEMBER_ACCELERATOR, last), 0);
+	CHECK_EQ(set_newcomer(fabric, NUPA_MEMBER_DEVICE, 7, NUPA_HOST_FAILED), 0);
+	events = nupa_event_last(fabric);
+	CHECK_EQ(set_newcomer(fabric, NUPA_MEMBER_DEVICE, 7, NUPA_HOST_FAILED), 0);
+	CHECK_EQ(nupa_event_last(fabric), events); /* as it was */
+	CHECK_EQ(nupa_partition_remove(fabric, 1, why, sizeof(why)), 0);
+	CHECK_EQ(nupa_newcomer_list(fabric, found, 2), 2);
+	CHECK(found[0].index == last && found[0].state == NUPA_HOST_READY);
+	CHECK(strcmp(found[1].name, "device7") == 0 && found[1].state == NUPA_HOST_FAILED);
+	CHECK_EQ(set_newcomer(fabric, NUPA_MEMBER_ACCELERATOR, last + 1, NUPA_HOST_READY), -EINVAL);
+	CHECK_EQ(set_newcomer(fabric, NUPA_MEMBER_ACCELERATOR, 1, NUPA_HOST_STATES), -EINVAL);
+	CHECK_EQ(set_newcomer(fabric, NUPA_MEMBER_HOST, 1, NUPA_HOST_READY), -EINVAL);
+	CHECK_EQ(nupa_newcomer_set(fabric, &wish, why, sizeof(why)), -EINVAL); /* no name */
+	memset(wish.name, 'a', sizeof(wish.name));                             /* without an end */
+	CHECK_EQ(nupa_newcomer_set(fabric, &wish, why, sizeof(why)), -EINVAL);
 	nupa_fabric_put(fabric);
 }
 
@@ -189,6 +228,8 @@ static void read_all(struct nupa_fabric *fabric)
 		     m < nupa_member_list(fabric, partitions[i].pkey, members, 64) && m < 64; m++)
 			CHECK(strlen(members[m].name) < sizeof(members[m].name));
 	}
+	for (uint32_t m = 0; m < nupa_newcomer_list(fabric, members, 64) && m < 64; m++)
+		CHECK(nupa_host_state_name(members[m].state) && strlen(members[m].name) < 32);
 	for (uint64_t back = 0; back < 64 && back < last; back++)
 		if (!nupa_event_get(fabric, last - back, &event))
 			CHECK(strlen(event.text) < sizeof(event.text));
@@ -242,6 +283,7 @@ TEST(rows_that_hold_anything_are_read_without_harm)
 		(void)add_tenant(fabric, "two");
 		(void)add_partition(fabric, "two", 0, 1);
 		(void)join(fabric, 1, NUPA_MEMBER_HOST, 1);
+		(void)set_newcomer(fabric, NUPA_MEMBER_DEVICE, 1, NUPA_HOST_READY);
 		(void)nupa_tenant_assign(fabric, 1, 2, why, sizeof(why));
 		(void)nupa_tenant_remove(fabric, 1, 1, why, sizeof(why));
 		(void)nupa_partition_remove(fabric, 1, why, sizeof(why));

@@ -43,23 +43,30 @@ Programs that run there stay; no new one attaches.  `nupa host add` makes the ho
 examples:
   nupa host drain host0
   nupa host drain host0 --wait --timeout 30s
+  nupa host drain accelerator:7         it still sends; requests to it are refused
 """
 _REMOVE_EPILOG = """\
 The port goes down and the P_Key table is emptied, so queue pairs of the host are in error at once.
-The host leaves its tenant and its partitions.
+The host leaves its tenant and its partitions; an accelerator or a device leaves its partitions.
 
 examples:
   nupa host remove host0
+  nupa host remove accelerator:7
 """
 _FAIL_EPILOG = """\
 As `nupa host remove`, but the host is failed until it is added again.
 
 examples:
   nupa host fail host0 "memory errors"
+  nupa host fail device:pool-1 "uncorrectable errors"
 """
 _LS_EPILOG = """\
+An accelerator or device is listed once it has joined, or is a member of a partition.
+
 examples:
   nupa host ls
+  nupa host ls --accelerators
+  nupa host ls --devices --json
   nupa host ls --json | jq '.[] | select(.state == "absent").name'
 """
 
@@ -92,7 +99,16 @@ def add_parser(subparsers: Subparsers) -> None:
     fail = add_verb(verbs, "fail", "give a host up", _FAIL_EPILOG, _fail)
     fail.add_argument("host", metavar="HOST")
     fail.add_argument("why", nargs="?", default="", metavar="WHY", help="the reason, for the event")
-    add_verb(verbs, "ls", "list hosts and their states", _LS_EPILOG, _ls, json=True)
+    ls = add_verb(verbs, "ls", "list hosts and their states", _LS_EPILOG, _ls, json=True)
+    which = ls.add_mutually_exclusive_group()
+    which.add_argument("--accelerators", action="store_true", help="list accelerators")
+    which.add_argument("--devices", action="store_true", help="list CXL devices and tags")
+
+
+def _newcomer(word: str) -> tuple[str, str] | None:
+    """Returns kind and name of "accelerator:7" or "device:NAME"; None: it names a host."""
+    kind, colon, name = word.partition(":")
+    return (kind, name) if colon and kind in ("accelerator", "device") else None
 
 
 def _add(args: argparse.Namespace, fabric: Fabric) -> None:
@@ -105,9 +121,8 @@ def _add(args: argparse.Namespace, fabric: Fabric) -> None:
 
     presented = identity(args.identity)
     policy = load_admission(Path(args.policy)) if args.policy else None
-    kind, colon, name = args.host.partition(":")
-    if colon and kind in ("accelerator", "device"):
-        verdict = admit(fabric, kind, name, presented, policy)
+    if newcomer := _newcomer(args.host):
+        verdict = admit(fabric, *newcomer, presented, policy)
         named = args.host
     else:
         verdict = add_host(fabric, args.host, presented, policy)
@@ -122,24 +137,39 @@ def _add(args: argparse.Namespace, fabric: Fabric) -> None:
 
 def _drain(args: argparse.Namespace, fabric: Fabric) -> None:
     from nupa.base.quantity import say_count
+    from nupa.fabric.tenants.newcomer import drain
     from nupa.fabric.tenants.onboarding import drain_host
 
     if args.timeout is not None and not args.wait:
         args.parser.error("--timeout is for --wait")
+    if newcomer := _newcomer(args.host):
+        if args.wait:
+            args.parser.error("--wait is for hosts: no program runs on an accelerator or a device")
+        drain(fabric, *newcomer)
+        print(f"{args.host} is draining")
+        return
     left = drain_host(fabric, args.host, wait=args.wait, timeout=args.timeout)
     name = fabric.host(args.host).name
     print(f"{name} is draining: {say_count(left, 'program')} left")
 
 
 def _remove(args: argparse.Namespace, fabric: Fabric) -> None:
+    from nupa.fabric.tenants.newcomer import remove
     from nupa.fabric.tenants.onboarding import remove_host
 
+    if newcomer := _newcomer(args.host):
+        remove(fabric, *newcomer)
+        return
     remove_host(fabric, args.host)
 
 
 def _fail(args: argparse.Namespace, fabric: Fabric) -> None:
+    from nupa.fabric.tenants.newcomer import fail
     from nupa.fabric.tenants.onboarding import fail_host
 
+    if newcomer := _newcomer(args.host):
+        fail(fabric, *newcomer, args.why)
+        return
     fail_host(fabric, args.host, args.why)
 
 
@@ -147,6 +177,9 @@ def _ls(args: argparse.Namespace, fabric: Fabric) -> None:
     from nupa.cli.common.text import print_json, table
     from nupa.fabric.tenants.onboarding import processes
 
+    if args.accelerators or args.devices:
+        _ls_newcomers(args, fabric, "device" if args.devices else "accelerator")
+        return
     ports = fabric.ports
     hosts: list[dict[str, Any]] = [
         {
@@ -174,3 +207,18 @@ def _ls(args: argparse.Namespace, fabric: Fabric) -> None:
         for host in hosts
     ]
     print(table(["HOST", "STATE", "TENANT", "PORT", "P_KEYS", "PROGRAMS"], rows))
+
+
+def _ls_newcomers(args: argparse.Namespace, fabric: Fabric, kind: str) -> None:
+    from nupa.cli.common.text import print_json, table
+    from nupa.fabric.tenants.newcomer import newcomers
+
+    found = [each for each in newcomers(fabric) if each.kind == kind]
+    if args.json:
+        print_json([each.as_dict() for each in found])
+        return
+    rows = [
+        [str(each), each.state, ",".join(each.tenants) or "-", ",".join(each.partitions) or "-"]
+        for each in found
+    ]
+    print(table([kind.upper(), "STATE", "TENANT", "PARTITIONS"], rows))

@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from nupa.fabric.tenants.newcomer import device_states
+
 if TYPE_CHECKING:
     from nupa.fabric.fabric import Fabric
 
@@ -39,7 +41,11 @@ def objection(fabric: Fabric, host: int, device: str) -> str:
     """Tells why a host may not have a device or a tag; empty: it may.
 
     A device that is a member of partitions is for hosts of their tenants; any other is for all.
+    One that has a state is for nobody until it is ready.
     """
+    state = device_states(fabric).get(device, "ready")
+    if state != "ready":
+        return f"{device} is {state}: `nupa host add` makes it ready"
     partitions = [
         partition
         for partition in fabric.partitions

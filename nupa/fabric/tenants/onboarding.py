@@ -17,6 +17,7 @@ from nupa.base.errors import LocalError, NupaError, RemoteError
 from nupa.base.quantity import say_count
 from nupa.core.segment import WHY_BYTES, HostInfo, check, text
 from nupa.fabric.tenants.event import EventSeverity
+from nupa.fabric.tenants.newcomer import set_newcomer
 from nupa.fabric.tenants.policy import policy_of
 from nupa.topology.admission import Admission, Fact, Verdict
 
@@ -77,18 +78,15 @@ def admit(
 
     LocalError: it is refused (EACCES).
     """
-    subject = f"{kind}:{name}"
-    fabric.events.post(f"{kind}.state", subject, f"{kind} {name} is onboarding")
+    set_newcomer(fabric, kind, name, "onboarding")
     try:
         verdict = _judge(fabric, kind, name, identity, {}, policy)
         for partition in verdict.partitions:
-            fabric.partitions.get(partition).join(subject)
+            fabric.partitions.get(partition).join(f"{kind}:{name}")
     except NupaError:
-        fabric.events.post(
-            f"{kind}.state", subject, f"{kind} {name} is failed", EventSeverity.CRITICAL
-        )
+        set_newcomer(fabric, kind, name, "failed")
         raise
-    fabric.events.post(f"{kind}.state", subject, f"{kind} {name} is ready")
+    set_newcomer(fabric, kind, name, "ready")
     return verdict
 
 

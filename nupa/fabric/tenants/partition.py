@@ -90,7 +90,7 @@ class Partition:
         room = lib.nupa_member_list(handle, self.pkey, ffi.NULL, 0)
         infos = ffi.new("struct nupa_member[]", room)
         found = min(room, lib.nupa_member_list(handle, self.pkey, infos, room))
-        return [_member(info) for info in infos[0:found]]
+        return [member_of(info) for info in infos[0:found]]
 
     def set(self, *, rate: float | str | None = None, service_level: int | None = None) -> None:
         """Sets rate and service level; None: as they are."""
@@ -151,7 +151,6 @@ class Partition:
             lib.nupa_region_links_changed(self._fabric.handle)
 
     def _wish(self, member: str | int | HostInfo | Member) -> Any:
-        wish = ffi.new("struct nupa_member *")
         kind, name = "host", ""
         if isinstance(member, Member):
             kind, name = member.kind, member.name
@@ -161,12 +160,9 @@ class Partition:
             raise LocalError(
                 f"no kind of member is {kind!r}: choose of {', '.join(_MEMBER_KINDS)}", errno.EINVAL
             )
-        wish.pkey, wish.kind = self.pkey, _MEMBER_KINDS[kind]
-        if kind == "device":
-            wish.name = _device_name(name)
-        elif kind == "accelerator":
-            wish.index = _accelerator(name)
-        else:
+        wish = wish_of(kind, name)
+        wish.pkey = self.pkey
+        if kind == "host":
             plain = name or member
             assert not isinstance(plain, Member)
             wish.index = host_of(self._fabric, plain)
@@ -284,7 +280,20 @@ class Partitions:
         check(rc, f"cannot remove partition {which}", text(why))
 
 
-def _member(info: Any) -> Member:
+def wish_of(kind: str, name: str) -> Any:
+    """Returns a `struct nupa_member *` of a kind, with the number of an accelerator or the name of
+    a device.  LocalError (EINVAL): it is none."""
+    wish = ffi.new("struct nupa_member *")
+    wish.kind = _MEMBER_KINDS[kind]
+    if kind == "device":
+        wish.name = _device_name(name)
+    elif kind == "accelerator":
+        wish.index = _accelerator(name)
+    return wish
+
+
+def member_of(info: Any) -> Member:
+    """Converts a `struct nupa_member`."""
     kind = _MEMBER_KIND_NAMES[info.kind]
     name = str(info.index) if kind == "accelerator" else text(info.name)
     membership = "full" if info.full else "limited"

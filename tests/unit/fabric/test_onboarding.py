@@ -282,6 +282,8 @@ def test_accelerators_are_judged_and_their_virtual_pods_are_partitions() -> None
 def test_limited_accelerators_reach_full_ones_only() -> None:
     with Fabric(hosts=1) as fabric:
         pod = fabric.partitions.add("pod", kind="vpod")
+        for number in range(1, 6):
+            fabric.accelerators.admit(number, {})
         for number, membership in ((1, "full"), (2, "limited"), (3, "limited")):
             pod.join(f"accelerator:{number}", membership)
         reaches = fabric.accelerators.reaches

@@ -106,8 +106,21 @@ def test_windows_are_lost_when_the_tag_gets_a_tenant(fabric: Fabric) -> None:
 def test_a_group_is_of_hosts_of_one_tenant(fabric: Fabric) -> None:
     with fabric.group(["host0", "host1"], SIZE) as group:
         group.map("host0").close()
-    with (
-        fabric.group(["host0", "host2"], SIZE) as group,
-        pytest.raises(LocalError, match="another tenant"),
-    ):
-        group.map("host0")
+    with pytest.raises(LocalError, match="another tenant"):
+        fabric.group(["host0", "host2"], SIZE)
+
+
+def test_a_region_is_not_shared_with_a_host_of_another_tenant(fabric: Fabric) -> None:
+    with pytest.raises(LocalError, match="host0 cannot be shared with host2: it is of ano") as e:
+        fabric.pool.alloc(SIZE, host="host0", share=["host1", "host2"])
+    assert e.value.errno == errno.EACCES
+    assert fabric.pool.quota("host0").used == 0
+    with fabric.pool.alloc(SIZE, host="host0", share=["host1"]) as region:
+        with pytest.raises(LocalError, match="cannot be shared with host3"):
+            region.share = ("host3",)
+        assert region.share == ("host1",)
+        region.share = "all"
+    for name in ("red-data", "blue-data"):
+        fabric.partitions.get(name).join("device:weights")
+    with fabric.pool.alloc(SIZE, "weights", host="host0", share=["host2"]) as region:
+        assert region.share == ("host2",)

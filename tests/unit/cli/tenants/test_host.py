@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from nupa.fabric import Fabric
+from nupa.fabric.tenants.policy import set_policy
 from nupa.programs.pair import NUPA, run
+from nupa.topology.admission import Admission
 from tests.unit.cli.command import Nupa
 
 
@@ -51,6 +53,33 @@ def test_json_has_the_verdict_and_the_states(nupa: Nupa) -> None:
         "pkeys": [0x8012],
         "processes": 0,
     }
+
+
+def test_accelerators_and_devices_have_states(nupa: Nupa, fabric: Fabric) -> None:
+    fabric.partitions.add("training", kind="vpod", tenant="red").join("accelerator:12")
+    set_policy(fabric, Admission())
+    for name in ("accelerator:7", "device:disk"):
+        assert nupa("host", "add", name).startswith(f"{name} is ready")
+    assert nupa("host", "drain", "accelerator:7") == "accelerator:7 is draining\n"
+    assert nupa("host", "ls", "--accelerators").splitlines() == [
+        "ACCELERATOR     STATE     TENANT  PARTITIONS",
+        "accelerator:7   draining  -       -",
+        "accelerator:12  absent    red     training",
+    ]
+    assert nupa("host", "fail", "accelerator:12", "it is hot") == ""
+    assert nupa("host", "remove", "device:disk") == ""
+    assert json.loads(nupa("host", "ls", "--devices", "--json")) == [
+        {
+            "name": "device:disk",
+            "kind": "device",
+            "state": "absent",
+            "tenants": [],
+            "partitions": [],
+        }
+    ]
+    assert fabric.accelerators.state(12) == "failed"
+    assert "has no device:tape: its" in nupa.fails("host", "remove", "device:tape")
+    nupa.fails("host", "drain", "accelerator:7", "--wait", code=2)
 
 
 def test_an_identity_is_a_file_or_words(nupa: Nupa, fabric: Fabric, tmp_path: Path) -> None:
