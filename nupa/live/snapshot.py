@@ -19,7 +19,7 @@ EVENTS = 100
 #: Keys of Fabric.show() that are lists, and empty in a snapshot without a fabric.
 _LISTS = (
     *("hosts", "ports", "movers", "listeners", "regions", "faults", "tenants", "partitions"),
-    *("qps", "mrs", "pds", "cqs", "srqs", "cm_ids", "contexts"),
+    *("accelerators", "devices", "qps", "mrs", "pds", "cqs", "srqs", "cm_ids", "contexts"),
 )
 
 
