@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nupa.base.closing import Closing
 from nupa.fabric import Fabric
+from nupa.live.devices import Devices
 from nupa.live.observed import Observed
 from nupa.live.snapshots import Snapshots
 from nupa.serve.access.accounts import Accounts, Caller
@@ -39,7 +40,7 @@ class Options:
 class Service(Closing):
     """Everything that a route may use; one for each server.
 
-    snapshots: of the fabric, which may go and come back.
+    snapshots: of the fabric, which may go and come back.  devices: of its CXL switch.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Service(Closing):
         self.name = name
         self.options = options or Options()
         self.snapshots = snapshots or Snapshots(name, SNAPSHOT_S)
+        self.devices = Devices(name, self.snapshots)
         self.accounts = accounts or Accounts()
         self._change_lock = threading.Lock()
         self._read_lock = threading.Lock()

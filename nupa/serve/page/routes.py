@@ -14,7 +14,6 @@ from nupa import __version__
 from nupa.base.errors import LocalError, NupaError
 from nupa.serve.page import files
 from nupa.serve.page.changes import Changes, Denial, check_own
-from nupa.serve.page.cxl import Devices
 from nupa.serve.page.feed import READERS_MAX, PageFeed
 from nupa.serve.page.recordings import Recordings
 from nupa.serve.page.tail import Tail
@@ -55,7 +54,6 @@ class _Live:
         self._feed = PageFeed(service.snapshots)
         self._tail = Tail(service.name)
         self._recordings = Recordings(service.name)
-        self._devices = Devices(service)
 
     async def about(self, request: Request) -> Response:
         """GET /live/about: the version, and what the reader may do."""
@@ -91,7 +89,7 @@ class _Live:
 
     async def cxl(self, _request: Request) -> Response:
         """GET /live/cxl: CXL devices, their bindings, and decoders."""
-        return await _answer(self._devices.shown)
+        return await _answer(self._service.devices.shown)
 
     async def transfers(self, _request: Request) -> Response:
         """GET /live/trace: the transfers of the latest recording."""

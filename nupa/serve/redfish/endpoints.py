@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from nupa.serve.redfish.cxl import devices
 from nupa.serve.redfish.errors import RedfishError
 from nupa.serve.redfish.fabrics import protocol
 from nupa.serve.redfish.systems import host_status
@@ -77,19 +78,27 @@ def endpoint(view: RedfishView, name: str, which: str) -> Json:
     if which not in _others(view):
         raise RedfishError("ResourceMissingAtURI", view.endpoint_uri(which))
     kind, _, rest = which.partition("-")
+    return _member(view, which, kind, rest)
+
+
+def _member(view: RedfishView, which: str, kind: str, rest: str) -> Json:
+    """Returns the endpoint of an accelerator, or of a CXL device or tag, of that name."""
     accelerator = kind == "accelerator"
+    entity: Json = {
+        "EntityType": "Processor" if accelerator else "CXLDevice",
+        "EntityRole": "Both" if accelerator else "Target",
+    }
+    if accelerator:
+        entity["EntityLink"] = link(view.processor_uri(rest))
+    elif rest in devices.by_name(view):
+        entity["EntityLink"] = link(f"{view.chassis}/PCIeDevices/{rest}")
     return resource(
         view.endpoint_uri(which),
         "Endpoint.v1_8_2.Endpoint",
         which,
         f"Accelerator {rest}" if accelerator else rest,
-        EndpointProtocol="CXL",
-        ConnectedEntities=[
-            {
-                "EntityType": "Processor" if accelerator else "CXLDevice",
-                "EntityRole": "Both" if accelerator else "Target",
-            }
-        ],
+        EndpointProtocol="UALink" if accelerator else "CXL",
+        ConnectedEntities=[entity],
         Status=status(),
         Links={"Zones": links(zones_of(view, which))},
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from nupa.serve.redfish.cxl import switch as cxl
 from nupa.serve.redfish.errors import RedfishError
 from nupa.serve.redfish.view import ROOT, Json, RedfishView, collection, link, resource, status
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 #: Data counters are in words of four octets: IBTA 16.1.3.5.
 _WORD_BYTES = 4
+_READ_ONLY = (
+    *("LinkStatus", "PortId", "PortProtocol", "CurrentSpeedGbps", "MaxSpeedGbps", "Status"),
+    *("Id", "Name", "Metrics", "Links", "PortType", "PortMedium", "ActiveWidth", "Width"),
+)
 _PROTOCOLS = {"infiniband": "InfiniBand", "ethernet": "RoCEv2", "ualink": "UALink"}
 
 
@@ -56,11 +61,15 @@ def switches(view: RedfishView, name: str) -> Json:
     _check_fabric(view, name)
     uri = f"{view.fabric}/Switches"
     members = [f"{uri}/{quote(switch, safe='')}" for switch in view.switches]
+    if cxl.is_switch(view, cxl.SWITCH):
+        members.append(cxl.switch_uri(view))
     return collection(uri, "SwitchCollection", "Switches", members)
 
 
 def switch(view: RedfishView, name: str, which: str) -> Json:
     _check_fabric(view, name)
+    if cxl.is_switch(view, which):
+        return cxl.switch(view)
     ports = view.switches.get(which)
     if ports is None:
         raise _missing(view, f"Switches/{which}")
@@ -88,6 +97,8 @@ def _missing(view: RedfishView, rest: str) -> RedfishError:
 
 def ports(view: RedfishView, name: str, which: str) -> Json:
     switch(view, name, which)
+    if cxl.is_switch(view, which):
+        return cxl.ports(view)
     uri = f"{view.fabric}/Switches/{quote(which, safe='')}/Ports"
     members = [view.port_uri(port["name"]) for port in view.switches[which]]
     return collection(uri, "PortCollection", f"Ports of {which}", members)
@@ -95,9 +106,9 @@ def ports(view: RedfishView, name: str, which: str) -> Json:
 
 def port(view: RedfishView, name: str, which: str, number: str) -> Json:
     _check_fabric(view, name)
-    found = view.ports.get(f"{which}/{number}")
-    if found is None or which in view.hosts:
-        raise _missing(view, f"Switches/{which}/Ports/{number}")
+    if cxl.is_switch(view, which):
+        return cxl.port(view, number)
+    found = _port(view, which, number)
     peer = found["peer"].rpartition("/")[0]
     if peer in view.hosts:
         connected = {"AssociatedEndpoints": [link(view.endpoint_uri(peer))]}
@@ -108,6 +119,13 @@ def port(view: RedfishView, name: str, which: str, number: str) -> Json:
             "ConnectedSwitchPorts": [link(view.port_uri(found["peer"]))],
         }
     return port_of(view, found, Links=connected)
+
+
+def _port(view: RedfishView, which: str, number: str) -> Json:
+    found: Json | None = view.ports.get(f"{which}/{number}")
+    if found is None or which in view.hosts:
+        raise _missing(view, f"Switches/{which}/Ports/{number}")
+    return found
 
 
 def port_of(view: RedfishView, found: Json, **more: Json) -> Json:
@@ -138,8 +156,8 @@ def port_of(view: RedfishView, found: Json, **more: Json) -> Json:
 
 
 def metrics(view: RedfishView, name: str, which: str, number: str) -> Json:
-    port(view, name, which, number)
-    return metrics_of(view, view.ports[f"{which}/{number}"])
+    _check_fabric(view, name)
+    return metrics_of(view, _port(view, which, number))
 
 
 def metrics_of(view: RedfishView, found: Json, host: Json | None = None) -> Json:
@@ -182,6 +200,9 @@ def metrics_of(view: RedfishView, found: Json, host: Json | None = None) -> Json
 def set_port(view: RedfishView, body: Body, name: str, which: str, number: str) -> None:
     """Sets LinkState or InterfaceEnabled: a port, and its peer, up or down."""
     port(view, name, which, number)
+    if cxl.is_switch(view, which):
+        body.read_only("LinkState", "InterfaceEnabled", *_READ_ONLY)
+        return
     patch_port(view, body, f"{which}/{number}")
 
 
@@ -189,10 +210,7 @@ def patch_port(view: RedfishView, body: Body, which: str) -> None:
     """Applies a PATCH to the port of that name."""
     wanted = body.take("LinkState", str, choices=("Enabled", "Disabled"))
     enabled = body.take("InterfaceEnabled", bool)
-    body.read_only(
-        *("LinkStatus", "PortId", "PortProtocol", "CurrentSpeedGbps", "MaxSpeedGbps", "Status"),
-        *("Id", "Name", "Metrics", "Links", "PortType", "PortMedium", "ActiveWidth", "Width"),
-    )
+    body.read_only(*_READ_ONLY)
     up = enabled if wanted is None else wanted == "Enabled"
     if wanted is not None and enabled is not None and up != enabled:
         raise RedfishError("PropertyValueConflict", "LinkState", "InterfaceEnabled")

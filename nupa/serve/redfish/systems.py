@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hosts as computer systems, with the adapter of each, and the machine as their chassis."""
+"""Hosts as computer systems with their adapters; the machine as chassis, with accelerators."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from nupa.serve.redfish import fabrics
+from nupa.serve.redfish.cxl import switch as cxl
 from nupa.serve.redfish.errors import RedfishError
 from nupa.serve.redfish.view import (
     ROOT,
@@ -146,6 +147,8 @@ def chassis(view: RedfishView, name: str) -> Json:
     if name != view.name:
         raise RedfishError("ResourceMissingAtURI", f"{ROOT}/Chassis/{name}")
     switches = [f"{view.fabric}/Switches/{switch}" for switch in view.switches]
+    if cxl.is_switch(view, cxl.SWITCH):
+        switches.append(cxl.switch_uri(view))
     return resource(
         view.chassis,
         "Chassis.v1_28_0.Chassis",
@@ -156,8 +159,37 @@ def chassis(view: RedfishView, name: str) -> Json:
         PowerState="On",
         Status=status(),
         MemoryDomains=link(f"{view.chassis}/MemoryDomains"),
+        PCIeDevices=link(f"{view.chassis}/PCIeDevices"),
+        Processors=link(f"{view.chassis}/Processors"),
         Links={
             **counted("ComputerSystems", [view.system_uri(host) for host in view.hosts]),
             "Switches": links(switches),
+        },
+    )
+
+
+def processors(view: RedfishView, name: str) -> Json:
+    chassis(view, name)
+    uri = f"{view.chassis}/Processors"
+    members = [view.processor_uri(each) for each in view.accelerators]
+    return collection(uri, "ProcessorCollection", "Accelerators in partitions", members)
+
+
+def processor(view: RedfishView, name: str, which: str) -> Json:
+    chassis(view, name)
+    number = {f"accelerator-{each}": each for each in view.accelerators}.get(which)
+    if number is None:
+        raise RedfishError("ResourceMissingAtURI", f"{view.chassis}/Processors/{which}")
+    return resource(
+        view.processor_uri(number),
+        "Processor.v1_22_0.Processor",
+        which,
+        f"Accelerator {number}",
+        ProcessorType="Accelerator",
+        UALink={"AcceleratorID": int(number)},
+        Status=status(),
+        Links={
+            "Chassis": link(view.chassis),
+            "Endpoints": links([view.endpoint_uri(which)]),
         },
     )

@@ -18,6 +18,8 @@ from nupa.serve.redfish import (
     systems,
     zones,
 )
+from nupa.serve.redfish.cxl import devices
+from nupa.serve.redfish.cxl import switch as cxl
 from nupa.serve.redfish.view import ROOT
 
 Call = Callable[..., Any]
@@ -46,6 +48,8 @@ class Resource(NamedTuple):
 
 _F = "Fabrics/{}"
 _ADAPTER = "Systems/{}/FabricAdapters/{}"
+_VCSS = f"{_F}/Switches/{{}}/VCSs"
+_DEVICES = "Chassis/{}/PCIeDevices"
 _POOL = "Chassis/{}/MemoryDomains"
 #: By the path below /redfish/v1; {} stands for an id.
 _TREE = {
@@ -86,6 +90,10 @@ _TREE = {
     f"{_F}/Switches/{{}}/Ports": Resource(fabrics.ports),
     f"{_F}/Switches/{{}}/Ports/{{}}": Resource(fabrics.port, patch=fabrics.set_port),
     f"{_F}/Switches/{{}}/Ports/{{}}/Metrics": Resource(fabrics.metrics),
+    _VCSS: Resource(cxl.virtual_switches),
+    f"{_VCSS}/{{}}": Resource(cxl.virtual_switch),
+    f"{_VCSS}/{{}}/VPPBs": Resource(cxl.bridges),
+    f"{_VCSS}/{{}}/VPPBs/{{}}": Resource(cxl.bridge),
     f"{_F}/Endpoints": Resource(endpoints.endpoints),
     f"{_F}/Endpoints/{{}}": Resource(endpoints.endpoint),
     f"{_F}/Zones": Resource(zones.zones, post=zones.add_zone),
@@ -103,6 +111,12 @@ _TREE = {
     f"{_ADAPTER}/Ports/{{}}/Metrics": Resource(systems.metrics),
     "Chassis": Resource(systems.chassis_all),
     "Chassis/{}": Resource(systems.chassis),
+    _DEVICES: Resource(devices.pcie_devices),
+    f"{_DEVICES}/{{}}": Resource(devices.pcie_device),
+    f"{_DEVICES}/{{}}/CXLLogicalDevices": Resource(devices.logical_devices),
+    f"{_DEVICES}/{{}}/CXLLogicalDevices/{{}}": Resource(devices.logical_device),
+    "Chassis/{}/Processors": Resource(systems.processors),
+    "Chassis/{}/Processors/{}": Resource(systems.processor),
     _POOL: Resource(memory.domains),
     f"{_POOL}/{{}}": Resource(memory.domain),
     f"{_POOL}/{{}}/MemoryChunks": Resource(memory.chunks),

@@ -40,6 +40,9 @@ class Uris:
         """The URI of the chassis: the machine that carries the fabric."""
         return f"{ROOT}/Chassis/{quote(self.name, safe='')}"
 
+    def processor_uri(self, accelerator: str) -> str:
+        return f"{self.chassis}/Processors/accelerator-{quote(accelerator, safe='')}"
+
     def system_uri(self, host: str) -> str:
         return f"{ROOT}/Systems/{quote(host, safe='')}"
 
@@ -117,6 +120,22 @@ class RedfishView(Uris):
     @cached_property
     def partitions(self) -> dict[str, Json]:
         return {partition["name"]: partition for partition in self.state.get("partitions", [])}
+
+    @cached_property
+    def accelerators(self) -> list[str]:
+        """UALink ids of the accelerators that partitions have, each once."""
+        found = {
+            str(member["name"]): None
+            for partition in self.partitions.values()
+            for member in partition["members"]
+            if member["kind"] == "accelerator"
+        }
+        return list(found)
+
+    @cached_property
+    def cxl(self) -> Json:
+        """The CXL switch, as nupa.live.devices.Devices.switch() has it."""
+        return self.service.devices.switch()
 
     @cached_property
     def regions(self) -> dict[str, Json]:

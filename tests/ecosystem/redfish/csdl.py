@@ -199,8 +199,9 @@ def _resource() -> str:
         '<Property Name="HealthRollup" Type="Resource.Health"/></ComplexType>'
     )
     rest = f"{description}{oem}</EntityType>"
+    base = ' BaseType="Resource.Resource" Abstract="true"'
     first = (
-        f'<EntityType Name="Resource" Abstract="true">{identity}{rest}'
-        f'<EntityType Name="ResourceCollection" Abstract="true">{name}{rest}'
+        f'<EntityType Name="Resource"{base}>{identity}{rest}'
+        f'<EntityType Name="ResourceCollection"{base}>{name}{rest}'
     )
     return _schema("Resource", plain) + _schema("Resource.v1_0_0", first)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nupa.programs.pair import NUPA, ProgramOutcome
+from nupa.programs.pair import NUPA, Program, ProgramOutcome
 from nupa.serve.access.certificate import make_certificate
 
 from ..lab import DEADLINE_S, Lab
@@ -61,6 +61,16 @@ class RedfishLab:
             assert answer.status == 201
 
 
+def await_text(server: Program, pattern: str) -> str:
+    """Waits until a server prints what matches *pattern*, and returns that."""
+    until = time.monotonic() + DEADLINE_S
+    while not (found := re.search(pattern, server.said()[0])):
+        assert server.running, server.outcome().describe()
+        assert time.monotonic() < until, "the server does not start"
+        time.sleep(0.02)
+    return found[0]
+
+
 @contextmanager
 def served(lab: Lab, *options: str) -> Iterator[RedfishLab]:
     """Serves the lab's default fabric at a free port, until the end."""
@@ -71,11 +81,6 @@ def served(lab: Lab, *options: str) -> Iterator[RedfishLab]:
     argv = [*NUPA, "serve", "--listen", "127.0.0.1:0", "--login", "--allow-changes", *options]
     argv += ["--tls-cert", str(made.cert), "--tls-key", str(made.key)]
     with lab.start([*argv, "--password-file", str(password)]) as server:
-        until = time.monotonic() + DEADLINE_S
-        while not (found := re.search(r"https://[^;\s]+", server.said()[0])):
-            assert server.running, server.outcome().describe()
-            assert time.monotonic() < until, "the server does not start"
-            time.sleep(0.02)
-        yield RedfishLab(lab, found[0], made.cert)
+        yield RedfishLab(lab, await_text(server, r"https://[^;\s]+"), made.cert)
         server.signal(15)
         server.wait(DEADLINE_S).check()

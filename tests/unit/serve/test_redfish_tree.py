@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from starlette.testclient import TestClient
 
+from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.serve.redfish import root, schemas
 from nupa.serve.service import Service
 from tests.unit.serve.clients import own
@@ -43,8 +44,9 @@ def links(value: Any) -> list[str]:
 
 
 @pytest.fixture
-def tree(service: Service) -> dict[str, dict[str, Any]]:
+def tree(service: Service, fm: FabricManager) -> dict[str, dict[str, Any]]:
     client = own(service)
+    fm.bind(0, 1, 3)
     add_tenant(client, "acme", ["host0", "host1"], Quotas={"QPs": 10})
     add_partition(client, "red", ["host0", "host1"], tenant="acme", PKey="0x0012")
     add_partition(client, "pod", ["accelerator-5", "device-cache"], Kind="VirtualPod")
