@@ -11,7 +11,7 @@ import pytest
 from nupa.fabric.host import STATES
 from nupa.topology.tenants_file import load_admission
 
-PAGE = (Path(__file__).parents[3] / "docs" / "tenants.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "tenants.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 

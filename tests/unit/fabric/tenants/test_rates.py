@@ -137,7 +137,7 @@ def test_a_host_given_to_a_tenant_has_its_rate_at_once(fabric: Fabric) -> None:
 
 
 def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[3] / "docs" / "rates.md"
+    page = Path(__file__).parents[4] / "docs" / "rates.md"
     (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     exec(block, {})
     printed = capsys.readouterr().out.splitlines()
