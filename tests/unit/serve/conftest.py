@@ -51,4 +51,5 @@ def _managed(name: str) -> Iterator[FabricManager]:
         Server(site.manager, path_of(name)).start(),
         FabricManager.open(name) as made,
     ):
+        site.use()
         yield made

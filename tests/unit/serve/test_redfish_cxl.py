@@ -68,6 +68,17 @@ def test_a_logical_device_has_its_memory_and_bandwidth(service: Service, fm: Fab
     assert found[1]["QoS"]["LimitPercent"] == 75
 
 
+def test_dynamic_capacity_that_a_host_has_is_memory_of_its_logical_device(
+    service: Service, fm: FabricManager
+) -> None:
+    fm.allocate(4, 1, [256 * _MIB])
+    fm.bind(0, 1, 4, 1)
+    fm.capacity(4).add(1, 0, 64 * _MIB)
+    held = sum(extent.size for extent in fm.capacity(4).extents(1))
+    assert held == 64 * _MIB
+    assert read(service, f"{MLD}/CXLLogicalDevices/1")["MemorySizeMiB"] == 256 + 64
+
+
 def test_what_is_not_at_the_switch_is_missing(service: Service, fm: FabricManager) -> None:
     client, lds = own(service), len(fm.logical_devices(4).lds)
     for uri in (
