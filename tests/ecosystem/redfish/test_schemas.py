@@ -91,8 +91,8 @@ def _plain(text: str) -> str:
 
 def _failures(logs: Path) -> list[str]:
     """Returns the lines of the debug log that tell of failures and warnings."""
-    lines = [line for file in logs.rglob("*.txt") for line in file.read_text().splitlines()]
-    return [line for line in lines if "FAIL" in line or "WARN" in line or "Error" in line][:60]
+    lines = [line for file in logs.rglob("*.log") for line in file.read_text().splitlines()]
+    return [line for line in lines if " - FAIL - " in line or " - WARN - " in line][:60]
 
 
 def test_the_facts_have_the_versions_of_the_service() -> None:
