@@ -59,6 +59,17 @@ HW_NAMES = {
 #: Those of HW_NAMES that count traffic.
 HW_TRAFFIC = frozenset({"multicast_xmit_packets", "multicast_rcv_packets"})
 BYTES_PER_WORD = 4  # IBTA 16.1.3.5: PortXmitData and PortRcvData count 32-bit words
+#: Fields of struct nupa_net_counters (csrc/segment/layout/layout.h) that count dropped frames.
+NET_DROPS = (
+    "tx_unknown",
+    "tx_down",
+    "tx_full",
+    "tx_invalid",
+    "tx_partition",
+    "rx_invalid",
+    "rx_refused",
+    "rx_partition",
+)
 
 
 def count(

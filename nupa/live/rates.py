@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nupa.fabric.counters import BYTES_PER_WORD, HW_TRAFFIC
+from nupa.fabric.counters import BYTES_PER_WORD, HW_TRAFFIC, NET_DROPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,18 +16,8 @@ if TYPE_CHECKING:
 _PORT_ERRORS = ("port_xmit_discards", "link_downed")
 #: Of HW_NAMES, those that count what arrived as well.
 _NO_ERRORS = HW_TRAFFIC | {"rx_injected"}
-# Fields of struct nupa_net_counters (csrc/segment/layout/layout.h): traffic, and dropped frames.
+# Fields of struct nupa_net_counters (csrc/segment/layout/layout.h).
 _TRAFFIC = ("tx_bytes", "tx_packets", "rx_bytes", "rx_packets")
-DROPS = (
-    "tx_unknown",
-    "tx_down",
-    "tx_full",
-    "tx_invalid",
-    "tx_partition",
-    "rx_invalid",
-    "rx_refused",
-    "rx_partition",
-)
 _NS = 1_000_000_000
 
 
@@ -173,7 +163,7 @@ def _interfaces(before: Snapshot, after: Snapshot, seconds: float) -> dict[str, 
         def per_second(names: Iterable[str]) -> float:
             return sum(_grown(old.get(host, {}), new, name) for name in names) / seconds
 
-        return TrafficRate(*[*(per_second([name]) for name in _TRAFFIC), per_second(DROPS)])
+        return TrafficRate(*[*(per_second([name]) for name in _TRAFFIC), per_second(NET_DROPS)])
 
     return {row["host"]: rate(row["host"], row["counters"]) for row in after.interfaces}
 

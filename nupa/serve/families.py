@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from nupa.fabric.counters import NET_DROPS
 from nupa.live.adapter import BOARD_ID, FIRMWARE, HCA_TYPE, PORT, adapters
-from nupa.live.rates import DROPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -240,5 +240,5 @@ def _interfaces(snapshot: Snapshot) -> Iterator[Metric]:
         up.add_metric(at, interface["state"] == "up")
         for key, family in made.items():
             family.add_metric(at, counters.get(key, 0))
-        drops.add_metric(at, sum(counters.get(name, 0) for name in DROPS))
+        drops.add_metric(at, sum(counters.get(name, 0) for name in NET_DROPS))
     yield from (up, *made.values(), drops)

@@ -11,18 +11,6 @@ from nupa.cli.common.text import table
 if TYPE_CHECKING:
     from nupa.core.channel import Channel
 
-# Fields of struct nupa_net_counters (csrc/segment/layout/layout.h): dropped frames.
-_DROPS = (
-    "tx_unknown",
-    "tx_down",
-    "tx_full",
-    "tx_invalid",
-    "tx_partition",
-    "rx_invalid",
-    "rx_refused",
-    "rx_partition",
-)
-
 
 def tables(
     shown: dict[str, Any], open_channels: list[Channel], *, qps: bool, mrs: bool, counters: bool
@@ -160,8 +148,10 @@ def _cache_table(hosts: list[dict[str, Any]]) -> str:
 
 
 def _interface_table(interfaces: list[dict[str, Any]]) -> str:
+    from nupa.fabric.counters import NET_DROPS
+
     def dropped(counters: dict[str, int]) -> int:
-        return sum(counters.get(name, 0) for name in _DROPS)
+        return sum(counters.get(name, 0) for name in NET_DROPS)
 
     counted = ("tx_packets", "tx_bytes", "rx_packets", "rx_bytes")
     rows = [

@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa.base.quantity import say_bytes
-from nupa.live.rates import DROPS, TrafficRate
+from nupa.fabric.counters import NET_DROPS
+from nupa.live.rates import TrafficRate
 from nupa.live.top.cell import Cell, TopRow, amount, count, share, text
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _net(snapshot: Snapshot) -> Iterator[TopRow]:
             *(text(at["host"]), text(at["state"]), text(at["ipv4"])),
             *(count(at["mtu"]), count(at["queues"]), count(at["pump"])),
             *_traffic(rates.get(at["host"], _NO_RATE)),
-            count(sum(at["counters"].get(name, 0) for name in DROPS)),
+            count(sum(at["counters"].get(name, 0) for name in NET_DROPS)),
         ]
         yield TopRow(at["host"], tuple(cells))
 

@@ -3,34 +3,13 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import secrets
 import sys
+
+from tests.soak.command import run_command
 
 from .run import run_soak
 
-
-def main() -> int:
-    """Returns 0: no wrong byte, nothing leaked, all refusals with codes of the specification."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.fm", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, help="that of a soak to have again")
-    parser.add_argument("--threads", type=int, default=2, help="managers in threads")
-    parser.add_argument("--processes", type=int, default=2, help="managers in processes")
-    parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
-    arguments = parser.parse_args()
-    seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
-    print(f"seed {seed}", file=sys.stderr, flush=True)
-    report = run_soak(
-        seconds=arguments.seconds,
-        seed=seed,
-        threads=arguments.threads,
-        processes=arguments.processes,
-    )
-    print(json.dumps(report.figures(), indent=2) if arguments.json else report.text())
-    return 0 if report.good else 1
-
+_OPTIONS = {"threads": (2, "managers in threads"), "processes": (2, "managers in processes")}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("tests.soak.fm", run_soak, _OPTIONS))

@@ -23,6 +23,7 @@ from unittest import mock
 from nupa.cxl.fm.client.fabric_manager import FabricManager
 from nupa.cxl.fm.server.server import Server, path_of
 from nupa.cxl.switch.vppb import SwitchError
+from tests.soak.command import SoakReport
 
 from .hosts import SoakHost
 from .ledger import Ledger
@@ -35,25 +36,16 @@ _ROOT = Path(__file__).parents[3]
 
 
 @dataclass
-class Report:
-    seed: int
-    seconds: float
+class Report(SoakReport):
     operations: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
     hosts: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
     plugged: int = 0
     checked_bytes: int = 0
-    wrong: list[str] = field(default_factory=list)
 
-    @property
-    def good(self) -> bool:
-        return not self.wrong
-
-    def figures(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         return {
-            "seed": self.seed,
-            "seconds": round(self.seconds, 1),
             "operations": sum(self.operations.values()),
             "by_operation": dict(sorted(self.operations.items())),
             "refusals": sum(self.refusals.values()),
@@ -62,12 +54,7 @@ class Report:
             "checked_bytes": self.checked_bytes,
             "hosts": dict(self.hosts),
             "accesses_that_failed": dict(self.lost),
-            "wrong": self.wrong,
         }
-
-    def text(self) -> str:
-        lines = [f"{name}: {value}" for name, value in self.figures().items() if name != "wrong"]
-        return "\n".join([*lines, *(f"WRONG: {each}" for each in self.wrong), f"good: {self.good}"])
 
 
 class _Operator(threading.Thread):

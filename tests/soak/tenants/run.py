@@ -15,6 +15,7 @@ from typing import Any
 
 from nupa.fabric import Fabric
 from nupa.topology.topology import star
+from tests.soak.command import SoakReport
 
 from .changes import TENANTS, Changes
 from .exchange import Verdict, exchange
@@ -22,31 +23,17 @@ from .host import SoakHost
 
 
 @dataclass
-class Report:
-    seed: int
-    seconds: float
+class Report(SoakReport):
     outcomes: Counter[str] = field(default_factory=Counter)
     statuses: Counter[str] = field(default_factory=Counter)
     changes: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
 
-    @property
-    def good(self) -> bool:
-        return not self.wrong
-
-    def figures(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         return {
-            "seed": self.seed,
-            "seconds": round(self.seconds, 1),
             "exchanges": dict(sorted(self.outcomes.items())),
             "statuses": dict(sorted(self.statuses.items())),
             "changes": dict(sorted(self.changes.items())),
-            "wrong": self.wrong,
         }
-
-    def text(self) -> str:
-        lines = [f"{name}: {value}" for name, value in self.figures().items() if name != "wrong"]
-        return "\n".join([*lines, *(f"WRONG: {each}" for each in self.wrong), f"good: {self.good}"])
 
 
 class _Actor(threading.Thread):
@@ -69,7 +56,7 @@ def run_soak(
     *,
     seconds: float,
     seed: int,
-    n_hosts: int = 6,
+    hosts: int = 6,
     pairs: int = 2,
     enough: Callable[[Report], bool] = lambda _: False,
 ) -> Report:
@@ -77,17 +64,17 @@ def run_soak(
     report = Report(seed, seconds)
     name = f"soak-tenants-{os.getpid()}"
     with ExitStack() as stack:
-        fabric = stack.enter_context(Fabric.create(name, star(n_hosts)))
+        fabric = stack.enter_context(Fabric.create(name, star(hosts)))
         stack.callback(Fabric.remove, name, force=True)
         for number in range(TENANTS):
             fabric.tenants.add(f"tenant{number}")
-        hosts = [SoakHost(name, host.name) for host in fabric.hosts]
+        there = [SoakHost(name, host.name) for host in fabric.hosts]
         try:
-            for host in hosts:
+            for host in there:
                 host.ask("close")  # it has started
-            _soak(report, fabric, hosts, pairs, enough)
+            _soak(report, fabric, there, pairs, enough)
         finally:
-            ends = {host.name: host.end() for host in hosts}
+            ends = {host.name: host.end() for host in there}
         report.wrong += [f"{name} ended with {status}" for name, status in ends.items() if status]
     return report
 
