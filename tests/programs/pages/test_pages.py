@@ -31,6 +31,7 @@ RUN = [
     ("docs/tenants.md", "--fabric lab"),
     ("docs/tenants.md", "--topology tenants"),
     ("docs/tenants.md", "nupa host add host2"),
+    ("docs/tenants.md", "nupa host add accelerator:7"),
     ("docs/topology.md", "--pool 4G"),
     ("docs/topology.md", "lab.toml"),
 ]
