@@ -94,10 +94,15 @@ def find_mirror() -> str:
 
 
 def sources(mirror: str, suites: Sequence[str]) -> str:
-    """Returns a sources.list.  LocalError: *mirror* is not an address."""
+    """Returns a sources.list, for lists of packages only: apt-file and others would add targets.
+
+    LocalError: *mirror* is not an address.
+    """
     if not re.fullmatch(r"[a-z+]+:[!-~]+", mirror) or "[" in mirror:
         raise LocalError(f"{mirror!r} is not the address of a mirror", errno.EINVAL)
-    return "".join(f"deb [signed-by={_KEYRING}] {mirror} {suite} main\n" for suite in suites)
+    return "".join(
+        f"deb [signed-by={_KEYRING} target=Packages] {mirror} {suite} main\n" for suite in suites
+    )
 
 
 def configuration(folder: Path, release: str) -> str:
