@@ -49,6 +49,17 @@ _Noreturn static inline void bench_die(const char *what)
 	exit(1);
 }
 
+/* Waits until the other of two processes has come as often as this one, *me*.  They may share a
+ * CPU. */
+static inline void bench_meet(uint32_t come[2], int me)
+{
+	uint32_t step = ++come[me];
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&come[!me], __ATOMIC_ACQUIRE) < step)
+		sched_yield();
+}
+
 static inline uint64_t bench_now_ns(void)
 {
 	struct timespec now;

@@ -32,15 +32,6 @@ _Noreturn static void fail(const char *what)
 	exit(1);
 }
 
-static void meet(struct meeting *meeting, int me)
-{
-	uint32_t step = ++meeting->ready[me];
-
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	while (__atomic_load_n(&meeting->ready[!me], __ATOMIC_ACQUIRE) < step)
-		sched_yield();
-}
-
 static void open_end(struct end *end, struct nupa_fabric *fabric, struct meeting *meeting)
 {
 	char why[512] = "";
@@ -182,19 +173,19 @@ int main(int argc, char **argv)
 	bench_pin(options.cpu[end.me]);
 	open_end(&end, fabric, meeting);
 	make_qp(&end, 0, meeting);
-	meet(meeting, end.me);
+	bench_meet(meeting->ready, end.me);
 	connect_qp(&end, 0, meeting);
-	meet(meeting, end.me);
+	bench_meet(meeting->ready, end.me);
 	if (child)
 		(void)writes_per_s(&end, meeting, 1, 0.01); /* all that the first one needs */
 	double before_kib = resident_kib();
 	uint64_t start_ns = bench_now_ns();
 	for (uint32_t i = 1; i < QPS; i++)
 		make_qp(&end, i, meeting);
-	meet(meeting, end.me);
+	bench_meet(meeting->ready, end.me);
 	for (uint32_t i = 1; i < QPS; i++)
 		connect_qp(&end, i, meeting);
-	meet(meeting, end.me);
+	bench_meet(meeting->ready, end.me);
 	double connects_per_s = (QPS - 1) / ((double)(bench_now_ns() - start_ns) / 1e9);
 	if (child == 0)
 		for (;;)

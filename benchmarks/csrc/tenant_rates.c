@@ -44,21 +44,6 @@ struct end {
 	int me;
 };
 
-_Noreturn static void fail(const char *what)
-{
-	fprintf(stderr, "tenant_rates: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static void meet(struct meeting *meeting, int me)
-{
-	uint32_t step = ++meeting->ready[me];
-
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	while (__atomic_load_n(&meeting->ready[!me], __ATOMIC_ACQUIRE) < step)
-		sched_yield();
-}
-
 /* --- ends ---------------------------------------------------------------------------- */
 
 static void open_end(struct end *end, struct nupa_fabric *fabric, struct meeting *meeting,
@@ -92,13 +77,13 @@ static void open_end(struct end *end, struct nupa_fabric *fabric, struct meeting
 	end->mr =
 	    pd ? nupa_reg_mr(pd, end->memory, end->bytes, (uintptr_t)end->memory, access) : NULL;
 	if (!end->cq || !end->mr)
-		fail("verbs objects");
+		bench_die("verbs objects");
 	init.send_cq = init.recv_cq = end->cq;
 	end->qp = nupa_create_qp(pd, &init);
 	if (!end->qp ||
 	    nupa_modify_qp(end->qp, &attr,
 			   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
-		fail("ibv_create_qp");
+		bench_die("ibv_create_qp");
 	meeting->qpn[end->me] = end->qp->qp_num;
 	meeting->addr[end->me] = (uintptr_t)end->memory;
 	meeting->rkey[end->me] = end->mr->rkey;
@@ -124,21 +109,21 @@ static void connect_end(struct end *end, const struct meeting *meeting)
 	if (nupa_modify_qp(end->qp, &attr,
 			   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 			       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
-		fail("to RTR");
+		bench_die("to RTR");
 	attr.qp_state = IBV_QPS_RTS;
 	if (nupa_modify_qp(end->qp, &attr,
 			   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
-		fail("to RTS");
+		bench_die("to RTS");
 }
 
 static void join(struct end *end, struct nupa_fabric *fabric, struct meeting *meeting,
 		 uint16_t pkey_index)
 {
 	open_end(end, fabric, meeting, pkey_index);
-	meet(meeting, end->me);
+	bench_meet(meeting->ready, end->me);
 	connect_end(end, meeting);
-	meet(meeting, end->me);
+	bench_meet(meeting->ready, end->me);
 }
 
 static void post_recv(struct end *end)
@@ -147,7 +132,7 @@ static void post_recv(struct end *end)
 	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	if ((errno = nupa_post_recv(end->qp, &wr, &bad)) != 0)
-		fail("ibv_post_recv");
+		bench_die("ibv_post_recv");
 }
 
 static void post(struct end *end, enum ibv_wr_opcode opcode, uint32_t bytes,
@@ -163,7 +148,7 @@ static void post(struct end *end, enum ibv_wr_opcode opcode, uint32_t bytes,
 	struct ibv_send_wr *bad;
 
 	if ((errno = nupa_post_send(end->qp, &wr, &bad)) != 0)
-		fail("ibv_post_send");
+		bench_die("ibv_post_send");
 }
 
 /* The next completions; asleep until there is one. */
@@ -176,18 +161,18 @@ static int await(struct end *end, struct ibv_wc *wc, int n)
 		void *context;
 
 		if (nupa_req_notify_cq(end->cq, 0))
-			fail("ibv_req_notify_cq");
+			bench_die("ibv_req_notify_cq");
 		got = nupa_poll_cq(end->cq, n, wc);
 		if (got)
 			break;
 		if (nupa_get_cq_event(end->channel, &cq, &context))
-			fail("ibv_get_cq_event");
+			bench_die("ibv_get_cq_event");
 		nupa_ack_cq_events(cq, 1);
 		got = nupa_poll_cq(end->cq, n, wc);
 	}
 	for (int i = 0; i < got; i++)
 		if (wc[i].status != IBV_WC_SUCCESS)
-			fail("a completion");
+			bench_die("a completion");
 	return got < 0 ? 0 : got;
 }
 
@@ -241,9 +226,9 @@ static void start_flow(struct nupa_fabric *fabric, struct meeting *meeting, uint
 			open_end(&end, fabric, meeting, pkey_index);
 			for (uint32_t i = 0; i < 2 * DEPTH; i++)
 				post_recv(&end);
-			meet(meeting, me);
+			bench_meet(meeting->ready, me);
 			connect_end(&end, meeting);
-			meet(meeting, me);
+			bench_meet(meeting->ready, me);
 		} else {
 			join(&end, fabric, meeting, pkey_index);
 		}
@@ -337,7 +322,7 @@ static void wait_polling(struct end *end)
 		if (nupa_poll_cq(end->cq, 1, &wc) <= 0)
 			continue;
 		if (wc.status != IBV_WC_SUCCESS)
-			fail("ping-pong");
+			bench_die("ping-pong");
 		received |= wc.opcode == IBV_WC_RECV;
 		sent |= wc.opcode == IBV_WC_SEND;
 	}
@@ -418,10 +403,10 @@ static void measure_latency(struct nupa_fabric *fabric, const struct bench_optio
 	if (!child) {
 		for (uint32_t i = 0; i < DEPTH; i++)
 			post_recv(&end);
-		meet(game, end.me);
+		bench_meet(game->ready, end.me);
 		answer(&end, game);
 	}
-	meet(game, end.me);
+	bench_meet(game->ready, end.me);
 	for (uint32_t turn = 0; turn < TURNS; turn++) {
 		for (uint32_t beside = 0; beside < BESIDES; beside++) {
 			set_rate(fabric, 1, beside == RATED || beside == TABLE ? rates[1] : 0);
@@ -484,7 +469,7 @@ int main(int argc, char **argv)
 	    bench_fabric("tenant_rates", &(struct nupa_config){ .slots = 32 });
 	for (uint32_t host = 0; host < 2; host++)
 		if (nupa_pkey_table_set(fabric, host, 1, pkeys, PARTITIONS, why, sizeof(why)))
-			fail(why);
+			bench_die(why);
 	times = bench_map(BESIDES * sizeof(*times), false);
 	for (uint32_t i = 0; i < BESIDES; i++)
 		times[i].n = times[i].best_ns = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Quotas of tenants.  Each attachment says in its slot what it uses; a tenant's use is the sum over
  * the attachments of its hosts, for the pool over the extents that they and their regions have.
- * Who wants more reserves it first, then adds up, and takes it back if that is too much.  So two at
- * once never pass a quota, and a death leaves nothing to be corrected. */
+ * An attachment that wants more reserves it first, then adds up, and takes it back if that is too
+ * much.  So two at once never pass a quota, and a death leaves nothing to be corrected. */
 #ifndef NUPA_CONTROL_QUOTA_H
 #define NUPA_CONTROL_QUOTA_H
 

@@ -1,30 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Partitions and network interfaces: hosts that share none neither hear nor find each other. */
 #include "tests/netdev/lab.h"
-#include "segment/control/pkey.h"
+#include "tests/support/pkeys.h"
 
 #include <arpa/inet.h>
 #include <netinet/if_ether.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#define RED 0x8011u
-
 static const uint8_t everybody[ETH_ALEN] = { 255, 255, 255, 255, 255, 255 };
-
-static void set(struct nupa_fabric *fabric, uint32_t host, uint32_t index, uint16_t pkey)
-{
-	char why[256];
-
-	CHECK_EQ(nupa_pkey_table_set(fabric, host, index, &pkey, 1, why, sizeof(why)), 0);
-}
 
 /* Host 2 is in another partition than 0 and 1. */
 static struct nupa_fabric *parted_fabric(void)
 {
 	struct nupa_fabric *fabric = lab_fabric(0);
 
-	set(fabric, 2, 0, RED);
+	pkey_set(fabric, 2, 0, RED);
 	return fabric;
 }
 
@@ -70,14 +61,14 @@ TEST(a_change_of_partitions_acts_on_the_next_frame)
 	for (uint32_t i = 0; i < 5; i++) {
 		lab_send(lab, 0, 1, LAB_HEADERS + 50, i);
 		lab_expect(lab, 1, LAB_HEADERS + 50, i);
-		set(fabric, 1, 0, RED);
+		pkey_set(fabric, 1, 0, RED);
 		lab_send(lab, 0, 1, LAB_HEADERS + 50, i);
 		AWAIT_COUNT(fabric, 0, tx_partition, i + 1);
-		set(fabric, 0, 7, RED); /* a second one */
+		pkey_set(fabric, 0, 7, RED); /* a second one */
 		lab_send(lab, 0, 1, LAB_HEADERS + 51, i);
 		lab_expect(lab, 1, LAB_HEADERS + 51, i);
-		set(fabric, 0, 7, 0);
-		set(fabric, 1, 0, NUPA_PKEY_DEFAULT);
+		pkey_set(fabric, 0, 7, 0);
+		pkey_set(fabric, 1, 0, NUPA_PKEY_DEFAULT);
 	}
 	lab_close(lab);
 	nupa_fabric_put(fabric);

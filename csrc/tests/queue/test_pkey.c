@@ -2,34 +2,15 @@
  * Partitions: P_Key tables as programs see them, QPs of different partitions, and QPs whose P_Key
  * is taken away. */
 #include "tests/support/end.h"
+#include "tests/support/pkeys.h"
 #include "engine/device/device.h"
-#include "segment/control/pkey.h"
-#include "segment/slot/counters.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 
-#define RED 0x8011u
-#define BLUE 0x8022u
-#define BLUE_LIMITED 0x0022u
 #define PROMPT_NS (100 * MS) /* from the change of a table to the error state */
-
-static void set(struct nupa_fabric *fabric, uint32_t host, uint32_t index, uint16_t pkey)
-{
-	char why[256];
-
-	CHECK_EQ(nupa_pkey_table_set(fabric, host, index, &pkey, 1, why, sizeof(why)), 0);
-}
-
-static uint64_t violations(struct nupa_fabric *fabric, uint32_t host)
-{
-	struct nupa_hw_counters hw;
-
-	CHECK_EQ(nupa_fabric_hw_counters(fabric, host, &hw), 0);
-	return hw.pkey_violations;
-}
 
 static int init_by(struct end *end, uint16_t index)
 {
@@ -94,7 +75,7 @@ TEST(a_port_has_a_table_of_128_entries)
 	struct ibv_port_attr port;
 	uint16_t pkey;
 
-	set(fabric, 0, 127, RED);
+	pkey_set(fabric, 0, 127, RED);
 	CHECK_EQ(nupa_query_device_ex(end->context, NULL, &device, sizeof(device)), 0);
 	CHECK_EQ(device.orig_attr.max_pkeys, 128);
 	CHECK_EQ(nupa_query_port(end->context, 1, &port, sizeof(port)), 0);
@@ -146,9 +127,9 @@ TEST(a_queue_pair_takes_only_an_entry_that_is_there)
 	CHECK_EQ(init_by(a, 128), EINVAL);
 	CHECK_EQ(init_by(a, UINT16_MAX), EINVAL);
 	CHECK_EQ(end_state(a), IBV_QPS_RESET);
-	set(fabric, 0, 1, 0x8000); /* IBTA 10.9.2: invalid, too */
+	pkey_set(fabric, 0, 1, 0x8000); /* IBTA 10.9.2: invalid, too */
 	CHECK_EQ(init_by(a, 1), EINVAL);
-	set(fabric, 0, 1, RED);
+	pkey_set(fabric, 0, 1, RED);
 	CHECK_EQ(init_by(a, 1), 0);
 	CHECK_EQ(nupa_query_qp(a->qp, &attr, IBV_QP_PKEY_INDEX, &init), 0);
 	CHECK_EQ(attr.pkey_index, 1);
@@ -179,7 +160,7 @@ static void check_apart(struct nupa_fabric *fabric, enum nupa_mover mover, uint1
 {
 	for (size_t i = 0; i < sizeof(one_sided) / sizeof(one_sided[0]); i++) {
 		const struct end_options options = hasty(mover);
-		const uint64_t before = violations(fabric, 1);
+		const uint64_t before = pkey_violations(fabric, 1);
 		struct end *a, *b;
 		uint64_t start_ns;
 
@@ -197,8 +178,8 @@ static void check_apart(struct nupa_fabric *fabric, enum nupa_mover mover, uint1
 		CHECK_EQ(end_state(b), IBV_QPS_RTS);
 		CHECK_EQ(a->memory[0], 0x55);
 		CHECK_EQ(b->memory[0], 0xaa);
-		CHECK(violations(fabric, 1) > before);
-		CHECK_EQ(violations(fabric, 0), 0);
+		CHECK(pkey_violations(fabric, 1) > before);
+		CHECK_EQ(pkey_violations(fabric, 0), 0);
 		pair_close(a, b);
 	}
 }
@@ -211,8 +192,8 @@ TEST(queue_pairs_of_different_partitions_do_not_reach_each_other)
 		struct nupa_fabric *fabric = test_fabric();
 
 		for (uint32_t host = 0; host < 2; host++) {
-			set(fabric, host, 1, RED);
-			set(fabric, host, 2, BLUE);
+			pkey_set(fabric, host, 1, RED);
+			pkey_set(fabric, host, 2, BLUE);
 		}
 		check_apart(fabric, movers[i], 1, 2);
 		nupa_fabric_put(fabric);
@@ -226,8 +207,8 @@ TEST(hosts_that_share_no_partition_do_not_reach_each_other)
 	for (int i = 0; i < 2; i++) {
 		struct nupa_fabric *fabric = test_fabric();
 
-		set(fabric, 0, 0, RED);
-		set(fabric, 1, 0, BLUE);
+		pkey_set(fabric, 0, 0, RED);
+		pkey_set(fabric, 1, 0, BLUE);
 		check_apart(fabric, movers[i], 0, 0);
 		nupa_fabric_put(fabric);
 	}
@@ -238,9 +219,9 @@ TEST(limited_members_reach_full_members_alone)
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *a, *b;
 
-	set(fabric, 0, 0, BLUE_LIMITED);
-	set(fabric, 1, 0, BLUE_LIMITED);
-	set(fabric, 1, 1, BLUE);
+	pkey_set(fabric, 0, 0, BLUE_LIMITED);
+	pkey_set(fabric, 1, 0, BLUE_LIMITED);
+	pkey_set(fabric, 1, 1, BLUE);
 	check_apart(fabric, NUPA_MOVER_LOCAL, 0, 0);
 	pair_by(fabric, &end_defaults, 0, 1, &a, &b);
 	end_post_recv(b, 9, 4096, 64);
@@ -261,9 +242,9 @@ TEST(unreliable_messages_to_another_partition_are_lost_and_counted)
 		struct end_options options = end_defaults;
 		struct end *a, *b;
 
-		set(fabric, 0, 1, RED);
-		set(fabric, 1, 1, BLUE);
-		set(fabric, 1, 2, RED);
+		pkey_set(fabric, 0, 1, RED);
+		pkey_set(fabric, 1, 1, BLUE);
+		pkey_set(fabric, 1, 2, RED);
 		options.type = types[i];
 		pair_by(fabric, &options, 1, 1, &a, &b);
 		end_post_recv(b, 9, 4096, 128);
@@ -271,7 +252,7 @@ TEST(unreliable_messages_to_another_partition_are_lost_and_counted)
 			end_start(a, IBV_WR_SEND, n, 0, 8);
 			cq_expect(a->send_cq, n, IBV_WC_SUCCESS);
 		}
-		for (uint64_t until = test_now_ns() + WAIT_NS; violations(fabric, 1) != 3;)
+		for (uint64_t until = test_now_ns() + WAIT_NS; pkey_violations(fabric, 1) != 3;)
 			CHECK(test_now_ns() < until);
 		cq_expect_none(b->recv_cq, 0);
 		pair_close(a, b);
@@ -281,7 +262,7 @@ TEST(unreliable_messages_to_another_partition_are_lost_and_counted)
 		end_start(a, IBV_WR_SEND, 4, 0, 8);
 		CHECK_EQ(cq_expect(b->recv_cq, 9, IBV_WC_SUCCESS).pkey_index,
 			 types[i] == IBV_QPT_UD ? 2 : 0);
-		CHECK_EQ(violations(fabric, 1), 3);
+		CHECK_EQ(pkey_violations(fabric, 1), 3);
 		fabric_close(fabric, a, b);
 	}
 }
@@ -297,8 +278,8 @@ TEST(a_drained_queue_pair_changes_its_partition)
 		const struct end_options options = hasty(movers[i]);
 		struct end *a, *b;
 
-		set(fabric, 0, 1, RED);
-		set(fabric, 1, 1, RED);
+		pkey_set(fabric, 0, 1, RED);
+		pkey_set(fabric, 1, 1, RED);
 		pair_by(fabric, &options, 0, 0, &a, &b);
 		for (int round = 0; round < 3; round++) {
 			end_post_recv(b, 9, 4096, 64);
@@ -315,12 +296,12 @@ TEST(a_drained_queue_pair_changes_its_partition)
 			CHECK_EQ(end_modify(a, IBV_QPS_RTS), 0);
 			CHECK_EQ(end_modify(b, IBV_QPS_RTS), 0);
 		}
-		CHECK_EQ(violations(fabric, 1), 0);
+		CHECK_EQ(pkey_violations(fabric, 1), 0);
 		end_start(a, IBV_WR_SEND, 3, 0, 8);
 		cq_expect(a->send_cq, 3, IBV_WC_RETRY_EXC_ERR);
 		end_start(b, IBV_WR_RDMA_WRITE, 4, 0, 8);
 		cq_expect(b->send_cq, 4, IBV_WC_RETRY_EXC_ERR);
-		CHECK(violations(fabric, 1) > 0);
+		CHECK(pkey_violations(fabric, 1) > 0);
 		fabric_close(fabric, a, b);
 	}
 }
@@ -335,13 +316,13 @@ static uint64_t take_away(struct nupa_fabric *fabric)
 	struct end *a, *b;
 	uint64_t ns;
 
-	set(fabric, 0, 1, RED);
-	set(fabric, 1, 1, RED);
+	pkey_set(fabric, 0, 1, RED);
+	pkey_set(fabric, 1, 1, RED);
 	pair_by(fabric, &options, 1, 1, &a, &b);
 	end_post_recv(b, 9, 0, 64);
 	in_reset = end_make_qp(b);
 	ns = test_now_ns();
-	set(fabric, 1, 1, 0);
+	pkey_set(fabric, 1, 1, 0);
 	end_expect_event(b, IBV_EVENT_QP_FATAL);
 	ns = test_now_ns() - ns;
 	end_expect_event(b, IBV_EVENT_PKEY_CHANGE);
@@ -381,10 +362,10 @@ TEST(a_queue_pair_in_init_goes_on_with_a_valid_entry_alone)
 	options.host = 1;
 	a = end_open(fabric, &end_defaults);
 	b = end_open(fabric, &options);
-	set(fabric, 0, 1, RED);
+	pkey_set(fabric, 0, 1, RED);
 	CHECK_EQ(init_by(a, 1), 0);
 	end_expect_event(a, IBV_EVENT_PKEY_CHANGE);
-	set(fabric, 0, 1, 0);
+	pkey_set(fabric, 0, 1, 0);
 	end_expect_event(a, IBV_EVENT_PKEY_CHANGE);
 	expect_no_event(a); /* one for each change */
 	CHECK_EQ(end_state(a), IBV_QPS_INIT);
@@ -397,8 +378,8 @@ TEST(a_queue_pair_in_init_goes_on_with_a_valid_entry_alone)
 				    IBV_QP_MIN_RNR_TIMER),
 		 EINVAL);
 	CHECK_EQ(end_state(a), IBV_QPS_INIT);
-	set(fabric, 0, 1, BLUE); /* its index has another one now */
-	set(fabric, 1, 1, BLUE);
+	pkey_set(fabric, 0, 1, BLUE); /* its index has another one now */
+	pkey_set(fabric, 1, 1, BLUE);
 	end_to_rtr(a, &b->self);
 	end_to_rts(a);
 	connect_by(b, a, 1);
@@ -418,8 +399,8 @@ TEST(a_host_that_is_removed_is_not_reached_even_before_it_sees_that)
 		struct end *a, *b;
 
 		if (entries[i]) {
-			set(fabric, 0, 1, RED);
-			set(fabric, 1, 1, RED);
+			pkey_set(fabric, 0, 1, RED);
+			pkey_set(fabric, 1, 1, RED);
 		}
 		pair_by(fabric, &options, entries[i], entries[i], &a, &b);
 		end_start(a, IBV_WR_RDMA_WRITE, 1, 0, 8);
@@ -427,7 +408,7 @@ TEST(a_host_that_is_removed_is_not_reached_even_before_it_sees_that)
 		nupa_engine_lock(nupa_engine_of(b->context));
 		memset(b->memory, 0xaa, 64);
 		memset(a->memory, 0x55, 64);
-		set(fabric, 1, entries[i], 0);
+		pkey_set(fabric, 1, entries[i], 0);
 		end_start(a, IBV_WR_RDMA_READ, 2, 64, 8);
 		cq_expect(a->send_cq, 2, IBV_WC_RETRY_EXC_ERR);
 		CHECK_EQ(end_modify(a, IBV_QPS_RESET), 0);
@@ -445,18 +426,18 @@ TEST(other_changes_leave_queue_pairs_alone)
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *a, *b;
 
-	set(fabric, 0, 1, RED);
-	set(fabric, 1, 1, RED);
+	pkey_set(fabric, 0, 1, RED);
+	pkey_set(fabric, 1, 1, RED);
 	pair_by(fabric, &end_defaults, 1, 1, &a, &b);
 	for (uint64_t i = 0; i < 20; i++) {
-		set(fabric, 0, 2 + (uint32_t)i % 3, i % 2 ? BLUE : 0);
+		pkey_set(fabric, 0, 2 + (uint32_t)i % 3, i % 2 ? BLUE : 0);
 		end_post_recv(b, i, 4096, 64);
 		end_start(a, i % 3 ? IBV_WR_SEND : IBV_WR_RDMA_WRITE_WITH_IMM, i, 0, 8);
 		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
 		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
 	}
 	expect_no_event(b); /* its own table is as it was */
-	CHECK_EQ(violations(fabric, 0) + violations(fabric, 1), 0);
+	CHECK_EQ(pkey_violations(fabric, 0) + pkey_violations(fabric, 1), 0);
 	fabric_close(fabric, a, b);
 }
 
@@ -472,7 +453,7 @@ TEST(a_host_with_an_empty_table_keeps_no_queue_pair)
 
 		options.type = types[i];
 		pair_by(fabric, &options, 0, 0, &a, &b);
-		set(fabric, 1, 0, 0);
+		pkey_set(fabric, 1, 0, 0);
 		end_expect_event(b, IBV_EVENT_QP_FATAL);
 		CHECK_EQ(end_state(b), IBV_QPS_ERR);
 		CHECK_EQ(end_modify(b, IBV_QPS_RESET), 0);

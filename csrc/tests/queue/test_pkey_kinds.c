@@ -2,29 +2,11 @@
  * Partitions and the kinds of traffic that have a way of their own: groups, and XRC with its
  * shadows in other processes. */
 #include "tests/queue/xrc.h"
-#include "segment/control/pkey.h"
-#include "segment/slot/counters.h"
+#include "tests/support/pkeys.h"
 
 #include <unistd.h>
 
-#define RED 0x8011u
-
 static const union ibv_gid group = { .raw = { 0xff, 0x0e, [15] = 7 } };
-
-static void set(struct nupa_fabric *fabric, uint32_t host, uint32_t index, uint16_t pkey)
-{
-	char why[256];
-
-	CHECK_EQ(nupa_pkey_table_set(fabric, host, index, &pkey, 1, why, sizeof(why)), 0);
-}
-
-static uint64_t violations(struct nupa_fabric *fabric, uint32_t host)
-{
-	struct nupa_hw_counters hw;
-
-	CHECK_EQ(nupa_fabric_hw_counters(fabric, host, &hw), 0);
-	return hw.pkey_violations;
-}
 
 /* --- groups -------------------------------------------------------------------------- */
 
@@ -76,14 +58,14 @@ TEST(a_group_has_members_in_several_partitions_and_none_hears_another)
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *sender, *same, *other;
 
-	set(fabric, 0, 1, RED);
-	set(fabric, 1, 1, RED);
+	pkey_set(fabric, 0, 1, RED);
+	pkey_set(fabric, 1, 1, RED);
 	sender = member_open(fabric, 0, 1);
 	same = member_open(fabric, 1, 1);
 	other = member_open(fabric, 1, 0);
 	send_to_group(sender);
 	CHECK_EQ(cq_expect(same->recv_cq, 1, IBV_WC_SUCCESS).pkey_index, 1);
-	for (uint64_t until = test_now_ns() + WAIT_NS; violations(fabric, 1) != 1;)
+	for (uint64_t until = test_now_ns() + WAIT_NS; pkey_violations(fabric, 1) != 1;)
 		CHECK(test_now_ns() < until);
 	cq_expect_none(other->recv_cq, 0);
 	member_close(sender);
@@ -97,12 +79,12 @@ TEST(a_group_reaches_no_host_outside_the_partitions)
 	struct nupa_fabric *fabric = test_fabric();
 	struct end *sender, *other;
 
-	set(fabric, 0, 0, RED);
+	pkey_set(fabric, 0, 0, RED);
 	sender = member_open(fabric, 0, 0);
 	other = member_open(fabric, 1, 0);
 	send_to_group(sender);
 	cq_expect(sender->recv_cq, 1, IBV_WC_SUCCESS); /* its own copy */
-	CHECK_EQ(violations(fabric, 1), 1);
+	CHECK_EQ(pkey_violations(fabric, 1), 1);
 	cq_expect_none(other->recv_cq, 0);
 	member_close(sender);
 	member_close(other);
@@ -119,16 +101,16 @@ TEST(xrc_of_another_partition_finds_no_answer)
 	struct xrc_remote remote = xrc_remote_open(fabric, fd);
 	struct xrc_side side = xrc_side_open(fabric, NUPA_MOVER_NONE, 1, fd);
 
-	set(fabric, 0, 0, RED); /* both stay in the default partition as well */
-	set(fabric, 0, 1, NUPA_PKEY_DEFAULT);
-	set(fabric, 1, 1, NUPA_PKEY_DEFAULT);
+	pkey_set(fabric, 0, 0, RED); /* both stay in the default partition as well */
+	pkey_set(fabric, 0, 1, NUPA_PKEY_DEFAULT);
+	pkey_set(fabric, 1, 1, NUPA_PKEY_DEFAULT);
 	for (int i = 0; i < 2; i++) {
 		struct xrc_sender sender = xrc_sender_open(fabric, NUPA_MOVER_NONE, &side);
-		const uint64_t before = violations(fabric, 1);
+		const uint64_t before = pkey_violations(fabric, 1);
 
 		xrc_post(&sender, IBV_WR_SEND, i ? remote.srqn : side.srqn, 1, 200, 0, 0);
 		cq_expect(sender.end->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
-		CHECK(violations(fabric, 1) > before);
+		CHECK(pkey_violations(fabric, 1) > before);
 		xrc_sender_close(&sender);
 		CHECK_EQ(nupa_destroy_qp(side.target), 0);
 		side.target = NULL;

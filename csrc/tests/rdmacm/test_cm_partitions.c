@@ -3,31 +3,11 @@
  * outside, groups. */
 #include "tests/support/cm_end.h"
 #include "tests/support/end.h"
+#include "tests/support/pkeys.h"
 #include "engine/cm/internal.h"
-#include "segment/control/pkey.h"
-#include "segment/slot/counters.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-
-#define RED 0x8011u
-#define BLUE 0x8022u
-#define BLUE_LIMITED 0x0022u
-
-static void set(struct nupa_fabric *fabric, uint32_t host, uint32_t index, uint16_t pkey)
-{
-	char why[256];
-
-	CHECK_EQ(nupa_pkey_table_set(fabric, host, index, &pkey, 1, why, sizeof(why)), 0);
-}
-
-static uint64_t violations(struct nupa_fabric *fabric, uint32_t host)
-{
-	struct nupa_hw_counters hw;
-
-	CHECK_EQ(nupa_fabric_hw_counters(fabric, host, &hw), 0);
-	return hw.pkey_violations;
-}
 
 static uint16_t index_of(struct rdma_cm_id *id)
 {
@@ -44,11 +24,11 @@ TEST(a_connection_uses_the_first_partition_that_both_hosts_share)
 	struct cm_pair pair = cm_pair_open();
 	struct rdma_cm_id *listener, *client, *server;
 
-	set(pair.fabric, 1, 0, 0x8033);
-	set(pair.fabric, 1, 1, BLUE_LIMITED);
-	set(pair.fabric, 1, 2, RED);
-	set(pair.fabric, 0, 0, RED);
-	set(pair.fabric, 0, 5, BLUE);
+	pkey_set(pair.fabric, 1, 0, 0x8033);
+	pkey_set(pair.fabric, 1, 1, BLUE_LIMITED);
+	pkey_set(pair.fabric, 1, 2, RED);
+	pkey_set(pair.fabric, 0, 0, RED);
+	pkey_set(pair.fabric, 0, 5, BLUE);
 	listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
 	client = cm_id(&pair.side[1], RDMA_PS_TCP);
 	cm_resolve(&pair.side[1], client, "10.0.0.1", cm_port(listener));
@@ -58,7 +38,7 @@ TEST(a_connection_uses_the_first_partition_that_both_hosts_share)
 	CHECK_EQ(index_of(client), 1);
 	CHECK_EQ(index_of(server), 5);
 	CHECK_EQ(ntohs(server->route.addr.addr.ibaddr.pkey), BLUE);
-	CHECK_EQ(violations(pair.fabric, 0) + violations(pair.fabric, 1), 0);
+	CHECK_EQ(pkey_violations(pair.fabric, 0) + pkey_violations(pair.fabric, 1), 0);
 	cm_destroy(client);
 	cm_expect_ack(pair.side[0].channel, server, RDMA_CM_EVENT_DISCONNECTED, 0);
 	cm_destroy(server);
@@ -75,15 +55,15 @@ TEST(there_is_no_route_to_a_host_of_other_partitions)
 		struct rdma_cm_id *client = cm_id(&pair.side[1], spaces[i]);
 		struct sockaddr_storage storage;
 
-		set(pair.fabric, 0, 0, RED);
-		set(pair.fabric, 1, 0, BLUE);
+		pkey_set(pair.fabric, 0, 0, RED);
+		pkey_set(pair.fabric, 1, 0, BLUE);
 		CHECK_EQ(rdma_resolve_addr(client, NULL, cm_addr(&storage, "10.0.0.1", 7), 2000),
 			 0);
 		cm_expect_ack(pair.side[1].channel, client, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
 		CHECK_EQ(rdma_resolve_route(client, 2000), 0);
 		cm_expect_ack(pair.side[1].channel, client, RDMA_CM_EVENT_ROUTE_ERROR, -EINVAL);
 		CHECK_EQ(client->route.num_paths, 0);
-		set(pair.fabric, 1, 1, RED); /* it joins: the same id may ask again */
+		pkey_set(pair.fabric, 1, 1, RED); /* it joins: the same id may ask again */
 		CHECK_EQ(rdma_resolve_route(client, 2000), 0);
 		cm_expect_ack(pair.side[1].channel, client, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
 		CHECK_EQ(ntohs(client->route.path_rec->pkey), RED);
@@ -99,7 +79,7 @@ TEST(a_queue_pair_without_a_route_can_be_made)
 	struct rdma_cm_id *client = cm_id(&pair.side[1], RDMA_PS_TCP);
 	struct sockaddr_storage storage;
 
-	set(pair.fabric, 0, 0, RED);
+	pkey_set(pair.fabric, 0, 0, RED);
 	CHECK_EQ(rdma_resolve_addr(client, NULL, cm_addr(&storage, "10.0.0.1", 7), 2000), 0);
 	cm_expect_ack(pair.side[1].channel, client, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
 	cm_make_qp(&pair.side[1], client);
@@ -132,10 +112,11 @@ TEST(a_request_from_another_partition_is_dropped_and_counted)
 	struct rdma_cm_id *listener = cm_listener(&pair.side[0], RDMA_PS_TCP, "");
 	struct rdma_cm_event *event;
 
-	set(pair.fabric, 0, 1, RED);
+	pkey_set(pair.fabric, 0, 1, RED);
 	for (uint64_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		send_request(engine, slot, cm_port(listener), wrong[i]);
-		for (uint64_t until = test_now_ns() + WAIT_NS; violations(pair.fabric, 0) != i + 1;)
+		for (uint64_t until = test_now_ns() + WAIT_NS;
+		     pkey_violations(pair.fabric, 0) != i + 1;)
 			CHECK(test_now_ns() < until);
 		cm_expect_none(pair.side[0].channel);
 	}
@@ -144,7 +125,7 @@ TEST(a_request_from_another_partition_is_dropped_and_counted)
 	CHECK_EQ(rdma_reject(event->id, NULL, 0), 0);
 	CHECK_EQ(rdma_destroy_id(event->id), 0);
 	CHECK_EQ(rdma_ack_cm_event(event), 0);
-	CHECK_EQ(violations(pair.fabric, 0), 4);
+	CHECK_EQ(pkey_violations(pair.fabric, 0), 4);
 	cm_destroy(listener);
 	cm_pair_close(&pair);
 }
@@ -157,10 +138,10 @@ TEST(a_host_of_no_partition_joins_no_group)
 
 	CHECK_EQ(cm_bind(id, "10.0.0.1", 0), 0);
 	cm_make_qp(&pair.side[0], id);
-	set(pair.fabric, 0, 0, 0);
+	pkey_set(pair.fabric, 0, 0, 0);
 	CHECK_EQ(rdma_join_multicast(id, cm_addr(&group, "239.1.2.3", 0), NULL), 0);
 	cm_expect_ack(pair.side[0].channel, id, RDMA_CM_EVENT_MULTICAST_ERROR, -EINVAL);
-	set(pair.fabric, 0, 3, RED);
+	pkey_set(pair.fabric, 0, 3, RED);
 	rdma_destroy_qp(id);
 	cm_make_qp(&pair.side[0], id);
 	CHECK_EQ(index_of(id), 3);
