@@ -44,6 +44,7 @@ examples:
   nupa vm up --kind ivshmem --doorbell           guests wake each other by interrupts
   nupa vm up --topology qemu/two_hosts.toml
   nupa vm up --qemu /usr/bin/qemu-system-x86_64 --coherence software
+  nupa vm up --guests 1 --nic tap:tap0,address=10.1.0.2/24,rxe
 """
 _RUN_EPILOG = """\
 The command runs in this folder, if the guest has it, with your PATH, HOME, LANG, PYTHON... and the
@@ -176,6 +177,14 @@ def _add_up(verbs: Subparsers) -> None:
         "--doorbell",
         action="store_true",
         help="wake sleeping processes of guests by interrupts instead of polling (kind ivshmem)",
+    )
+    parser.add_argument(
+        "--nic",
+        action="append",
+        default=[],
+        metavar="MEDIUM:TO[,KEY=VALUE...]",
+        help="add an interface: stream:SOCKET, tap:NAME or user:PORTS; keys are address, mtu, "
+        "guest, and rxe for soft-RoCE",
     )
     parser.add_argument(
         "--topology", metavar="FILE", help="read the machine from TOML; other options override it"

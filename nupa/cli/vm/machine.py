@@ -15,7 +15,7 @@ from nupa.base.ownership import open_own
 from nupa.base.quantity import say_bytes
 from nupa.cli.common.text import table
 from nupa.vm.boot import boot
-from nupa.vm.files import state
+from nupa.vm.files import nic, state
 from nupa.vm.files.place import MachineFolder, default_name, meant_name, place_of
 from nupa.vm.files.topology import MachineTopology, changed, load
 from nupa.vm.machine import machine
@@ -38,6 +38,7 @@ def boot_up(args: argparse.Namespace) -> str:
         coherence=args.coherence,
         guests=args.guests,
         doorbell=args.doorbell,
+        nics=[nic.parse(text) for text in args.nic],
     )
     up = machine.up(
         args.fabric or default_name(),

@@ -11,7 +11,7 @@ from nupa.base.errors import LocalError
 from nupa.base.process import Process
 from nupa.vm.files.place import MachineFolder
 
-_VERSION = 1
+_VERSION = 2
 _FILE = "machine.json"
 
 
@@ -31,6 +31,7 @@ class Guest(NamedTuple):
     device: str = ""
     device_bytes: int = 0
     bell: bool = False  #: whether it has a doorbell
+    set_up: tuple[tuple[str, ...], ...] = ()  #: commands after each start
 
     @property
     def state(self) -> str:

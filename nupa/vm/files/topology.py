@@ -17,10 +17,13 @@ downstream_ports = 2       # of the switch behind the first root port
 
 [ivshmem]                  # kind "ivshmem" only
 doorbell = false           # wake a sleeping guest by an interrupt
+
+[[nic]]                    # interfaces that lead out of the machine (nupa/vm/files/nic.py)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,6 +32,8 @@ from nupa.base.quantity import byte_count, say_bytes
 from nupa.topology import toml_table
 from nupa.topology.toml_table import Table
 from nupa.topology.topology import TopologyError
+from nupa.vm.files import nic as nic_file
+from nupa.vm.files.nic import NICS_MAX, Nic
 
 KINDS = ("cxl", "ivshmem")
 COHERENCES = ("hardware", "software")
@@ -76,6 +81,7 @@ class MachineTopology:
     guests: Guests = field(default_factory=Guests)
     cxl: Cxl = field(default_factory=Cxl)
     ivshmem: Ivshmem = field(default_factory=Ivshmem)
+    nics: tuple[Nic, ...] = ()
 
     def __post_init__(self) -> None:
         _one_of("kind", self.kind, KINDS)
@@ -93,6 +99,14 @@ class MachineTopology:
             self._check_cxl()
         else:
             self._check_ivshmem()
+        for nic in self.nics:
+            if nic.guest not in self.hosts:
+                raise TopologyError(
+                    f"a nic is of {nic.guest!r}: the guests are {', '.join(self.hosts)}"
+                )
+        for host in self.hosts:
+            if len(self.nics_of(host)) > NICS_MAX:
+                raise TopologyError(f"{host} has more than {NICS_MAX} nics")
 
     def _check_cxl(self) -> None:
         """Checks that sizes are multiples of the decoders' step, and that the window has room."""
@@ -123,6 +137,10 @@ class MachineTopology:
         """The names of the guests, which are the first hosts of the fabric."""
         return tuple(f"host{i}" for i in range(self.guests.count))
 
+    def nics_of(self, host: str) -> tuple[Nic, ...]:
+        """Returns the interfaces of one guest."""
+        return tuple(nic for nic in self.nics if nic.guest == host)
+
     @property
     def machine_host(self) -> str:
         """The host that is the machine itself: the last one of the fabric."""
@@ -151,6 +169,7 @@ def changed(
     coherence: str | None = None,
     guests: int | None = None,
     doorbell: bool = False,
+    nics: Sequence[Nic] = (),
 ) -> MachineTopology:
     """Returns *topology* with the given changes.  TopologyError as for MachineTopology."""
     return replace(
@@ -160,6 +179,7 @@ def changed(
         coherence=coherence or topology.coherence,
         guests=topology.guests if guests is None else replace(topology.guests, count=guests),
         ivshmem=Ivshmem(doorbell or topology.ivshmem.doorbell),
+        nics=(*topology.nics, *nics),
     )
 
 
@@ -185,6 +205,7 @@ def _topology(top: Table) -> MachineTopology:
             _number(cxl, "downstream_ports", default.cxl.downstream_ports),
         ),
         ivshmem=Ivshmem(bool(ivshmem.get("doorbell", bool, default.ivshmem.doorbell))),
+        nics=tuple(nic_file.of_table(table) for table in top.tables("nic")),
     )
     for table in (top, guests, cxl, ivshmem):
         table.done()

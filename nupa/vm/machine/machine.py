@@ -14,10 +14,11 @@ from nupa.base.errors import FabricError, LocalError
 from nupa.fabric import Fabric, registry
 from nupa.fabric.users import users
 from nupa.vm.boot.boot import BootFiles
+from nupa.vm.files import nic
 from nupa.vm.files.place import AGENT_PORTS, MachineFolder, place_of, try_lock
 from nupa.vm.files.state import Guest, MachineState, load, load_up, store
 from nupa.vm.files.topology import GUESTS_MAX, MachineTopology
-from nupa.vm.machine import launch, qemu, room
+from nupa.vm.machine import interfaces, launch, qemu, room
 from nupa.vm.machine.launch import Say
 from nupa.vm.machine.qemu import Shared
 
@@ -66,7 +67,10 @@ def up(
                 state = launch.start(place, state, guest)
                 pid = state.guests[number].process
                 say(f"{guest.name}: booting on CPU {guest.cpu} (pid {pid.pid if pid else '?'})")
-            return launch.await_up(place, state, topology.hosts, say, timeout_s=timeout_s)
+            state = launch.await_up(place, state, topology.hosts, say, timeout_s=timeout_s)
+            for guest in state.guests:
+                interfaces.set_up(place, guest)
+            return state
     except BaseException:
         guests = state.guests if state else ()
         _take_down(place, guests, topology.hosts, segment=shared is not None)
@@ -104,7 +108,9 @@ def start(name: str, host: str, say: Say, *, timeout_s: float = BOOT_S) -> Machi
         pid = guest.process.pid if guest.process else "?"
         say(f"{guest.name}: booting on CPU {guest.cpu} (pid {pid})")
         try:
-            return launch.await_up(place, state, [guest.name], say, timeout_s=timeout_s)
+            state = launch.await_up(place, state, [guest.name], say, timeout_s=timeout_s)
+            interfaces.set_up(place, guest)
+            return state
         except BaseException:
             launch.end_all(place, [guest], [guest.name])
             raise
@@ -183,7 +189,12 @@ def _planned(
 ) -> MachineState:
     cpus = sorted(os.sched_getaffinity(0))
     guests = (
-        Guest(host, cpus[i % len(cpus)], qemu.argv(boot, topology, place, shared, i))
+        Guest(
+            host,
+            cpus[i % len(cpus)],
+            qemu.argv(boot, topology, place, shared, i),
+            set_up=nic.set_up(i, topology.nics_of(host)),
+        )
         for i, host in enumerate(topology.hosts)
     )
     return MachineState(

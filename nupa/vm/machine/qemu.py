@@ -9,6 +9,7 @@ from typing import NamedTuple
 from nupa.base.errors import LocalError
 from nupa.base.quantity import say_bytes
 from nupa.vm.boot.boot import BootFiles, kernel_arguments
+from nupa.vm.files.nic import Nic, mac_of
 from nupa.vm.files.place import AGENT_PORTS, MachineFolder
 from nupa.vm.files.topology import MachineTopology
 
@@ -86,6 +87,8 @@ def argv(
     ]
     if topology.guests.network:
         options += _network(boot.qemu_version, topology, place, number)
+    for index, nic in enumerate(topology.nics_of(host)):
+        options += _nic(boot.qemu_version, nic, number, index)
     words = [word for option in options for word in option.words() if word]
     return (*boot.qemu, *words)
 
@@ -242,6 +245,29 @@ def _network(
             _option("-netdev", "hubport", id=f"hub{peer}", hubid=_HUB, netdev=f"to{peer}"),
         ]
     return [*hub, nic]
+
+
+def _nic(version: tuple[int, ...], nic: Nic, number: int, index: int) -> list[QemuOption]:
+    """Returns one of the interfaces that lead out of the machine."""
+    name = f"nic{index}"
+    if nic.medium == "stream":
+        netdev = _stream(name, nic.to, server="off")
+        netdev = netdev._replace(values=netdev.values + _reconnect(version))
+    elif nic.medium == "tap":
+        netdev = _option(
+            "-netdev", "tap", id=name, ifname=nic.to, script="no", downscript="no", vhost="off"
+        )
+    else:
+        forwarded = tuple(("hostfwd", f"tcp:127.0.0.1:{port}-:{port}") for port in nic.ports)
+        netdev = QemuOption("-netdev", "user", (("id", name), ("ipv6", "off"), *forwarded))
+    device = _device(
+        "virtio-net-pci",
+        bus="pcie.0",
+        netdev=name,
+        mac=mac_of(number, index),
+        host_mtu=nic.mtu,
+    )
+    return [netdev, device]
 
 
 def _stream(name: str, path: str, *, server: str) -> QemuOption:
