@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Machines for tests: network namespaces, joined by a bridge in a namespace of its own.
+
+    with machines(2) as (left, right):
+        left.must("ping", "-c", "1", right.ipv4)
+        left.cable(plugged=False)
+
+Each has eth0 with 192.0.2.N and 2001:db8::N, N from 1.  No root is needed where user namespaces are
+allowed.  All that runs in them is ended at the end of the block.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nupa.base.process import Process, of_pid
+from nupa.programs.pair import Program, ProgramOutcome, run
+from tests.programs.needs import needs
+
+DEADLINE_S = 40.0
+#: A holder that a killed test leaves behind ends by itself.
+_HOLD = ("sleep", "3600")
+_TICK_S = 0.01
+_BRIDGE = "bridge0"
+ETHERNET_MTU_BYTES = 1500
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A machine.  *hub*: in the namespace of the bridge."""
+
+    number: int
+    holder: Program
+    hub: Program
+
+    @property
+    def ipv4(self) -> str:
+        return f"192.0.2.{self.number}"
+
+    @property
+    def ipv6(self) -> str:
+        return f"2001:db8::{self.number}"
+
+    @property
+    def link(self) -> str:
+        """Returns the bridge's end of its cable, in the hub."""
+        return f"cable{self.number}"
+
+    def argv(self, *command: str) -> list[str]:
+        """Returns the command line that runs *command* in it."""
+        return [*_enter(self.holder.pid), *command]
+
+    def hub_argv(self, *command: str) -> list[str]:
+        """Returns the command line that runs *command* at the bridge."""
+        return [*_enter(self.hub.pid), *command]
+
+    def start(self, *command: str, env: Mapping[str, str] | None = None) -> Program:
+        return Program(self.argv(*command), env=env)
+
+    def run(
+        self, *command: str, env: Mapping[str, str] | None = None, deadline_s: float = DEADLINE_S
+    ) -> ProgramOutcome:
+        """Runs *command* to its end; that it fails is in what is returned."""
+        return run(self.argv(*command), env=env, deadline_s=deadline_s)
+
+    def must(self, *command: str, env: Mapping[str, str] | None = None) -> str:
+        """Runs a command that must succeed; returns its standard output."""
+        return self.run(*command, env=env).check().stdout
+
+    def cable(self, *, plugged: bool) -> None:
+        """Plugs its cable in or out, at the bridge; eth0 loses its carrier."""
+        command = ["ip", "link", "set", self.link, "up" if plugged else "down"]
+        run(self.hub_argv(*command), deadline_s=DEADLINE_S).check()
+
+    def processes(self) -> list[Process]:
+        """Lists the processes in it, its holder last."""
+        own = _netns(self.holder.pid)
+        found = [process for process in _all() if _netns(process.pid) == own]
+        return sorted(found, key=lambda process: process.pid == self.holder.pid)
+
+    def kill_all(self) -> None:
+        """Kills all that runs in it but its holder, as a power failure does."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while found := [each for each in self.processes() if each.pid != self.holder.pid]:
+            for process in found:
+                with suppress(ProcessLookupError):
+                    if process.alive:
+                        os.kill(process.pid, signal.SIGKILL)
+            assert time.monotonic() < deadline_s, f"{found} do not end"
+            time.sleep(_TICK_S)  # until they are gone: nothing tells it of others' children
+
+
+@contextmanager
+def machines(count: int, *, mtu_bytes: int = ETHERNET_MTU_BYTES) -> Iterator[tuple[Namespace, ...]]:
+    """Makes *count* machines; skips where no network namespace can be made."""
+    ip = needs("ip", "iproute2")
+    with ExitStack() as stack:
+        hub = stack.enter_context(Program([*_unshare(None), *_HOLD]))
+        _await_exec(hub)
+        holders = [stack.enter_context(Program([*_unshare(hub.pid), *_HOLD])) for _ in range(count)]
+        made = tuple(
+            Namespace(number, holder, hub) for number, holder in enumerate(holders, start=1)
+        )
+        for holder in holders:
+            _await_exec(holder)
+        at_hub = [
+            [ip, "link", "add", _BRIDGE, "type", "bridge"],
+            [ip, "link", "set", _BRIDGE, "up"],
+        ]
+        for each in made:
+            at_hub += _cable(ip, each, mtu_bytes)
+        _run_all(_enter(hub.pid), at_hub)
+        for each in made:
+            _run_all(_enter(each.holder.pid), _addresses(ip, each))
+        try:
+            yield made
+        finally:
+            for each in made:
+                each.kill_all()
+
+
+def _cable(ip: str, each: Namespace, mtu_bytes: int) -> list[list[str]]:
+    mtu = ["mtu", str(mtu_bytes)]
+    there = ["peer", "name", "eth0", *mtu, "netns", str(each.holder.pid)]
+    return [
+        [ip, "link", "add", each.link, *mtu, "type", "veth", *there],
+        [ip, "link", "set", each.link, "master", _BRIDGE, "up"],
+    ]
+
+
+def _addresses(ip: str, each: Namespace) -> list[list[str]]:
+    return [
+        [ip, "link", "set", "lo", "up"],
+        [ip, "addr", "add", f"{each.ipv4}/24", "dev", "eth0"],
+        [ip, "addr", "add", f"{each.ipv6}/64", "dev", "eth0", "nodad"],
+        [ip, "link", "set", "eth0", "up"],
+    ]
+
+
+def _run_all(prefix: Sequence[str], commands: Sequence[Sequence[str]]) -> None:
+    for command in commands:
+        run([*prefix, *command], deadline_s=DEADLINE_S).check()
+
+
+def _unshare(beside: int | None) -> list[str]:
+    """Returns the command line prefix of a new namespace, in the user namespace of *beside*."""
+    if os.geteuid() == 0:
+        return ["unshare", "--net", "--"]
+    if beside is None:
+        return ["unshare", "--user", "--map-root-user", "--net", "--"]
+    return ["nsenter", "-t", str(beside), "--user", "--preserve-credentials", "--", "unshare", "-n"]
+
+
+def _enter(pid: int) -> list[str]:
+    user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+    return ["nsenter", "-t", str(pid), *user, "--net", "--"]
+
+
+def _await_exec(holder: Program) -> None:
+    """Waits until it holds: unshare(1) has become the program that sleeps."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    comm = Path(f"/proc/{holder.pid}/comm")
+    while holder.running and comm.read_text().strip() != _HOLD[0]:
+        assert time.monotonic() < deadline_s, "unshare does not start its program"
+        time.sleep(_TICK_S)
+    if not holder.running:
+        pytest.skip(f"no network namespaces here: {holder.outcome().reason}")
+
+
+def _netns(pid: int) -> int:
+    try:
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+    except OSError:
+        return 0
+
+
+def _all() -> list[Process]:
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+    return [process for pid in pids if (process := of_pid(pid)) is not None]
