@@ -177,6 +177,8 @@ ADDRESSES: dict[str, tuple[type[Packet], str]] = {
     "infiniband.cm.req.alt_remotegid": (REQ, "alternate_remote_gid"),
     "infiniband.cm.req.ip_cm.sip4": (IPCM, "source"),
     "infiniband.cm.req.ip_cm.dip4": (IPCM, "destination"),
+    "infiniband.cm.req.ip_cm.sip6": (IPCM, "source"),
+    "infiniband.cm.req.ip_cm.dip6": (IPCM, "destination"),
 }
 
 # Its values of bytes or of parts of a field -> the same from our packet.
