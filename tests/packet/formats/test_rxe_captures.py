@@ -114,7 +114,7 @@ def test_trace_finds_each_transfer_of_the_programs_on_any() -> None:
 
 def test_trace_finds_each_transfer_of_the_further_programs() -> None:
     found = operations(MORE)
-    assert {what: n for what, n in found.items() if not what[0].startswith("CM")} == {
+    assert {what: n for what, n in found.items() if not what[0].startswith("CM ")} == {
         ("SEND", 16): 8,
         ("RDMA READ", 65): 2,
         ("RDMA WRITE", 65): 2,
