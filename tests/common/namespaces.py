@@ -5,8 +5,8 @@
         left.must("ping", "-c", "1", right.ipv4)
         left.cable(plugged=False)
 
-Each has eth0 with 192.0.2.N and 2001:db8::N, N from 1.  No root is needed where user namespaces are
-allowed.  All that runs in them is ended at the end of the block.
+Each has eth0 with 192.0.2.N and 2001:db8::N, N from 1, and a /sys of its own.  No root is needed
+where user namespaces are allowed.  All that runs in them is ended at the end of the block.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from nupa.programs.pair import Program, ProgramOutcome, run
 from tests.programs.needs import needs
 
 DEADLINE_S = 40.0
-#: A holder that a killed test leaves behind ends by itself.
-_HOLD = ("sleep", "3600")
+#: A holder that a killed test leaves behind ends by itself.  /sys/class/net, where UCX looks, shows
+#: the namespace in which sysfs was mounted.
+_HOLD = ("sh", "-c", "mount -t sysfs sysfs /sys && exec sleep 3600")
+_HOLDER = "sleep"
 _TICK_S = 0.01
 _BRIDGE = "bridge0"
 ETHERNET_MTU_BYTES = 1500
@@ -152,23 +154,24 @@ def _run_all(prefix: Sequence[str], commands: Sequence[Sequence[str]]) -> None:
 
 def _unshare(beside: int | None) -> list[str]:
     """Returns the command line prefix of a new namespace, in the user namespace of *beside*."""
+    own = ["unshare", "--net", "--mount", "--"]
     if os.geteuid() == 0:
-        return ["unshare", "--net", "--"]
+        return own
     if beside is None:
-        return ["unshare", "--user", "--map-root-user", "--net", "--"]
-    return ["nsenter", "-t", str(beside), "--user", "--preserve-credentials", "--", "unshare", "-n"]
+        return ["unshare", "--user", "--map-root-user", "--net", "--mount", "--"]
+    return ["nsenter", "-t", str(beside), "--user", "--preserve-credentials", "--", *own]
 
 
 def _enter(pid: int) -> list[str]:
     user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
-    return ["nsenter", "-t", str(pid), *user, "--net", "--"]
+    return ["nsenter", "-t", str(pid), *user, "--mount", "--net", "--wd=.", "--"]
 
 
 def _await_exec(holder: Program) -> None:
     """Waits until it holds: unshare(1) has become the program that sleeps."""
     deadline_s = time.monotonic() + DEADLINE_S
     comm = Path(f"/proc/{holder.pid}/comm")
-    while holder.running and comm.read_text().strip() != _HOLD[0]:
+    while holder.running and comm.read_text().strip() != _HOLDER:
         assert time.monotonic() < deadline_s, "unshare does not start its program"
         time.sleep(_TICK_S)
     if not holder.running:
