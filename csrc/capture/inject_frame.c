@@ -36,7 +36,7 @@ static bool ipv4_sum_right(const uint8_t *ip)
 }
 
 static bool take_ip(const uint8_t *frame, const struct nupa_headers *h,
-		    struct nupa_inject_packet *out)
+		    struct nupa_roce_packet *out)
 {
 	const uint8_t *ip = ip_header(frame);
 
@@ -52,7 +52,7 @@ static bool take_ip(const uint8_t *frame, const struct nupa_headers *h,
 	return true;
 }
 
-bool nupa_inject_decode(const uint8_t *frame, uint32_t bytes, struct nupa_inject_packet *out,
+bool nupa_inject_decode(const uint8_t *frame, uint32_t bytes, struct nupa_roce_packet *out,
 			const uint8_t **payload)
 {
 	const uint32_t link = NUPA_LINKTYPE_ETHERNET;
@@ -73,9 +73,9 @@ bool nupa_inject_decode(const uint8_t *frame, uint32_t bytes, struct nupa_inject
 	out->version = extended[1 - (int)BTH_BYTES] & 15;
 	out->pad_bytes = h.padcount;
 	if (h.bth_flags & NUPA_BTH_SOLICITED)
-		out->flags |= NUPA_INJECT_SOLICITED;
+		out->flags |= NUPA_ROCE_SOLICITED;
 	if (h.icrc_state == NUPA_ICRC_RIGHT)
-		out->flags |= NUPA_INJECT_ICRC_RIGHT;
+		out->flags |= NUPA_ROCE_ICRC_RIGHT;
 	out->pkey = h.pkey;
 	out->dqpn = h.dqpn;
 	out->psn = h.psn;
@@ -100,7 +100,7 @@ bool nupa_inject_decode(const uint8_t *frame, uint32_t bytes, struct nupa_inject
 int nupa_inject_frame(struct nupa_injector *injector, const void *frame, uint32_t bytes,
 		      uint64_t timeout_ns, struct nupa_inject_result *result)
 {
-	struct nupa_inject_packet packet;
+	struct nupa_roce_packet packet;
 	const uint8_t *payload;
 
 	*result = (struct nupa_inject_result){ .expected_psn = UINT32_MAX };

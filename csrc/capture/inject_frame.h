@@ -16,7 +16,7 @@ int nupa_inject_frame(struct nupa_injector *injector, const void *frame, uint32_
 /* cffi: end */
 
 /* Decodes the frame; *payload lies in it.  False: it is not RoCE v2, or not all there. */
-bool nupa_inject_decode(const uint8_t *frame, uint32_t bytes, struct nupa_inject_packet *out,
+bool nupa_inject_decode(const uint8_t *frame, uint32_t bytes, struct nupa_roce_packet *out,
 			const uint8_t **payload);
 
 #endif

@@ -13,7 +13,7 @@
 uint32_t nupa_injector_max_bytes(const struct nupa_injector *injector)
 {
 	uint32_t max = nupa_dma_payload_max(injector->engine->fabric->geometry.dma_bytes) -
-		       (uint32_t)sizeof(struct nupa_inject_packet);
+		       (uint32_t)sizeof(struct nupa_roce_packet);
 
 	return max < NUPA_INJECT_FRAME_MAX_BYTES ? max : NUPA_INJECT_FRAME_MAX_BYTES;
 }
@@ -71,7 +71,7 @@ static int drop(struct nupa_inject_result *result, enum nupa_inject_reason reaso
 
 /* With the engine's lock.  packet NULL: only the question. */
 static int send_packet(struct nupa_injector *injector, uint32_t qpn,
-		       const struct nupa_inject_packet *packet, const void *payload)
+		       const struct nupa_roce_packet *packet, const void *payload)
 {
 	struct nupa_engine *engine = injector->engine;
 	struct nupa_channel *channel = nupa_channel_meet(engine, qpn >> NUPA_QP_INDEX_BITS);
@@ -142,9 +142,8 @@ static bool owner_lives(const struct nupa_fabric *fabric, uint32_t qpn, int host
 	return host < 0 || nupa_load_relaxed(&fabric->slots[slot].host) == (uint32_t)host;
 }
 
-static int ask(struct nupa_injector *injector, uint32_t qpn,
-	       const struct nupa_inject_packet *packet, const void *payload, uint64_t timeout_ns,
-	       struct nupa_inject_result *result)
+static int ask(struct nupa_injector *injector, uint32_t qpn, const struct nupa_roce_packet *packet,
+	       const void *payload, uint64_t timeout_ns, struct nupa_inject_result *result)
 {
 	int error;
 
@@ -163,7 +162,7 @@ static int ask(struct nupa_injector *injector, uint32_t qpn,
 							      : drop(result, NUPA_INJECT_NO_QP);
 }
 
-int nupa_inject(struct nupa_injector *injector, const struct nupa_inject_packet *packet,
+int nupa_inject(struct nupa_injector *injector, const struct nupa_roce_packet *packet,
 		const void *payload, uint64_t timeout_ns, struct nupa_inject_result *result)
 {
 	struct nupa_engine *engine = injector->engine;

@@ -7,6 +7,7 @@
 #ifndef NUPA_INJECT_H
 #define NUPA_INJECT_H
 
+#include "packet/roce.h"
 #include "segment/segment.h"
 
 /* cffi: begin */
@@ -60,42 +61,11 @@ uint32_t nupa_injector_max_bytes(const struct nupa_injector *injector);
 
 #define NUPA_INJECT_FRAME_MAX_BYTES 9216u /* a jumbo frame: more than any MTU here */
 
-enum nupa_inject_flag {
-	NUPA_INJECT_SOLICITED = 1,
-	NUPA_INJECT_ICRC_RIGHT = 2,
-	NUPA_INJECT_FLAGS = 3,
-};
-
-/* A packet, decoded, as it travels in a message in front of its payload.  Numbers are in the host's
- * byte order; a field whose header the opcode lacks is 0. */
-struct nupa_inject_packet {
-	uint8_t source[16], destination[16]; /* GIDs */
-	uint8_t traffic_class, hop_limit;
-	uint8_t opcode;
-	uint8_t version;
-	uint8_t pad_bytes;
-	uint8_t syndrome; /* AETH */
-	uint8_t flush;    /* FETH: selectivity << 4 | placement */
-	uint8_t flags;    /* enum nupa_inject_flag */
-	uint32_t frame_bytes;
-	uint32_t payload_bytes; /* without padding and ICRC */
-	uint32_t pkey;
-	uint32_t dqpn, psn;
-	uint32_t rkey, dma_bytes; /* RETH; rkey also AtomicETH, IETH */
-	uint32_t imm;
-	uint32_t qkey, source_qpn; /* DETH */
-	uint32_t srqn;             /* XRCETH */
-	uint32_t reserved;
-	uint64_t va, swap, compare; /* RETH, AtomicETH */
-	uint64_t original;          /* AtomicAckETH */
-};
-_Static_assert(sizeof(struct nupa_inject_packet) == 120, "no holes");
-
 /* Sends a packet to the QP that it names: 0 and *result.
  * -EMSGSIZE: it does not fit into a message.  -ETIMEDOUT: the process that owns the QP gives no
  * verdict within timeout_ns.  -ENOTCONN: its channel to us is closed.  -EAGAIN: its ring is full.
  * -ENOSPC: no memory for a channel to it. */
-int nupa_inject(struct nupa_injector *injector, const struct nupa_inject_packet *packet,
+int nupa_inject(struct nupa_injector *injector, const struct nupa_roce_packet *packet,
 		const void *payload, uint64_t timeout_ns, struct nupa_inject_result *result);
 
 #endif

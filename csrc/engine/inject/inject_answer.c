@@ -63,7 +63,7 @@ static void judge_ack(struct nupa_judged *j, struct nupa_msg *msg)
  * last. */
 static bool fits_read(const struct nupa_judged *j, const struct nupa_wqe *wqe)
 {
-	const struct nupa_inject_packet *packet = j->packet;
+	const struct nupa_roce_packet *packet = j->packet;
 	enum nupa_operation operation = nupa_operation_of(packet);
 	bool first =
 	    operation == OPERATION_READ_RESP_FIRST || operation == OPERATION_READ_RESP_ONLY;

@@ -44,7 +44,7 @@ static const struct shape shapes[OPCODE_OPERATION + 1] = {
 
 static void fill_atomic(struct nupa_msg *msg, const struct nupa_judged *j)
 {
-	const struct nupa_inject_packet *packet = j->packet;
+	const struct nupa_roce_packet *packet = j->packet;
 
 	msg->atomic.raddr = packet->va;
 	msg->atomic.rkey = packet->rkey;
@@ -73,12 +73,12 @@ static void fill_atomic(struct nupa_msg *msg, const struct nupa_judged *j)
 
 static struct nupa_msg message_of(const struct nupa_judged *j, const struct shape *shape)
 {
-	const struct nupa_inject_packet *packet = j->packet;
+	const struct nupa_roce_packet *packet = j->packet;
 	const struct nupa_injected_write *write = j->qp->injected;
 	struct nupa_msg msg = {
 		.op = shape->op,
 		.flags = (uint8_t)(shape->flags |
-				   (packet->flags & NUPA_INJECT_SOLICITED ? NUPA_F_SOLICITED : 0)),
+				   (packet->flags & NUPA_ROCE_SOLICITED ? NUPA_F_SOLICITED : 0)),
 		.dest_qpn = packet->dqpn,
 		.src_qpn = j->qp->dest_qpn,
 		.psn = packet->psn,
@@ -116,7 +116,7 @@ static struct nupa_msg message_of(const struct nupa_judged *j, const struct shap
 /* --- connected queue pairs ----------------------------------------------------------- */
 
 /* IBTA 9.7.4.1.6, 9.8.2.2.3: payloads of the path's MTU but for the last, which has the rest. */
-static bool length_fits(const struct nupa_qp *qp, const struct nupa_inject_packet *packet,
+static bool length_fits(const struct nupa_qp *qp, const struct nupa_roce_packet *packet,
 			const struct shape *shape)
 {
 	uint32_t mtu_bytes = 128u << qp->attr.path_mtu, bytes = packet->payload_bytes;
@@ -145,7 +145,7 @@ static bool write_is_open(const struct nupa_qp *qp, uint32_t psn)
 }
 
 /* IBTA 9.7.4.1.5, 9.8.2.2.2: what may follow on what came before. */
-static bool order_fits(const struct nupa_qp *qp, const struct nupa_inject_packet *packet,
+static bool order_fits(const struct nupa_qp *qp, const struct nupa_roce_packet *packet,
 		       const struct shape *shape)
 {
 	bool goes_on = shape->op == NUPA_OP_WRITE && !(shape->flags & NUPA_F_FIRST);

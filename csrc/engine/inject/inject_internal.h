@@ -49,13 +49,13 @@ enum nupa_operation {
 struct nupa_judged {
 	struct nupa_engine *engine;
 	uint32_t from; /* slot of the injector */
-	const struct nupa_inject_packet *packet;
+	const struct nupa_roce_packet *packet;
 	const uint8_t *payload;
 	struct nupa_qp *qp;
 	struct nupa_inject_result *result;
 };
 
-static inline enum nupa_operation nupa_operation_of(const struct nupa_inject_packet *packet)
+static inline enum nupa_operation nupa_operation_of(const struct nupa_roce_packet *packet)
 {
 	return packet->opcode & OPCODE_OPERATION;
 }

@@ -11,7 +11,7 @@
 /* --- datagrams ----------------------------------------------------------------------- */
 
 /* The GRH that the receiver finds before the payload, as in receive.c. */
-static void fill_grh(const struct nupa_inject_packet *packet, uint8_t grh[NUPA_GRH_BYTES])
+static void fill_grh(const struct nupa_roce_packet *packet, uint8_t grh[NUPA_GRH_BYTES])
 {
 	memset(grh, 0, NUPA_GRH_BYTES);
 	grh[0] = (uint8_t)(6 << 4 | packet->traffic_class >> 4);
@@ -27,13 +27,13 @@ static void fill_grh(const struct nupa_inject_packet *packet, uint8_t grh[NUPA_G
 /* IBTA 9.8.3 */
 static void judge_datagram(struct nupa_judged *j)
 {
-	const struct nupa_inject_packet *packet = j->packet;
+	const struct nupa_roce_packet *packet = j->packet;
 	bool imm = nupa_operation_of(packet) == OPERATION_SEND_ONLY_IMM;
 	uint8_t grh[NUPA_GRH_BYTES];
 	struct nupa_msg msg = {
 		.op = NUPA_OP_SEND,
 		.flags = (uint8_t)(NUPA_F_FIRST | NUPA_F_LAST | (imm ? NUPA_F_IMM : 0) |
-				   (packet->flags & NUPA_INJECT_SOLICITED ? NUPA_F_SOLICITED : 0)),
+				   (packet->flags & NUPA_ROCE_SOLICITED ? NUPA_F_SOLICITED : 0)),
 		.dest_qpn = packet->dqpn,
 		.src_qpn = packet->source_qpn,
 		.psn = packet->psn,
@@ -65,7 +65,7 @@ static void judge_datagram(struct nupa_judged *j)
 /* --- all packets --------------------------------------------------------------------- */
 
 /* IBTA 9.6.1.1.2: the opcode's service has to be the QP's. */
-static bool service_fits(const struct nupa_qp *qp, const struct nupa_inject_packet *packet)
+static bool service_fits(const struct nupa_qp *qp, const struct nupa_roce_packet *packet)
 {
 	switch (packet->opcode & OPCODE_SERVICE) {
 	case SERVICE_RC:
@@ -81,7 +81,7 @@ static bool service_fits(const struct nupa_qp *qp, const struct nupa_inject_pack
 	}
 }
 
-static bool is_answer(const struct nupa_inject_packet *packet)
+static bool is_answer(const struct nupa_roce_packet *packet)
 {
 	enum nupa_operation operation = nupa_operation_of(packet);
 
@@ -100,14 +100,14 @@ static int host_of(const struct nupa_judged *j, const uint8_t address[16])
 /* IBTA 9.6.1: what no packet gets past; in the order of that section. */
 static bool headers_pass(struct nupa_judged *j)
 {
-	const struct nupa_inject_packet *packet = j->packet;
+	const struct nupa_roce_packet *packet = j->packet;
 	struct nupa_hw_counters *hw = j->engine->hw;
 	const struct nupa_qp *qp = nupa_qp_find(j->engine, packet->dqpn);
 	uint8_t lowest = is_answer(packet) ? IBV_QPS_RTS : IBV_QPS_RTR;
 
 	if (qp && qp->type != IBV_QPT_UD)
 		j->result->expected_psn = qp->expected_psn;
-	if (!(packet->flags & NUPA_INJECT_ICRC_RIGHT))
+	if (!(packet->flags & NUPA_ROCE_ICRC_RIGHT))
 		nupa_judged_count(j, NUPA_INJECT_ICRC, &hw->rx_icrc_errors);
 	else if (packet->version != 0)
 		nupa_judged_count(j, NUPA_INJECT_VERSION, &hw->rx_invalid);
@@ -191,14 +191,13 @@ static void tell_psn(const struct nupa_engine *engine, uint32_t qpn,
 }
 
 /* Whether a decoder could have made it. */
-static bool well_formed(const struct nupa_inject_packet *packet, uint32_t bytes)
+static bool well_formed(const struct nupa_roce_packet *packet, uint32_t bytes)
 {
 	const uint32_t of_24_bits = packet->dqpn | packet->psn | packet->source_qpn | packet->srqn;
 
 	return bytes >= sizeof(*packet) && packet->payload_bytes == bytes - sizeof(*packet) &&
 	       of_24_bits <= 0xffffff && packet->pkey <= 0xffff && packet->version <= 15 &&
-	       packet->pad_bytes <= 3 && packet->flush <= 0x3f &&
-	       packet->flags <= NUPA_INJECT_FLAGS;
+	       packet->pad_bytes <= 3 && packet->flush <= 0x3f && packet->flags <= NUPA_ROCE_FLAGS;
 }
 
 bool nupa_inject_receive(struct nupa_engine *engine, struct nupa_channel *channel,
@@ -206,7 +205,7 @@ bool nupa_inject_receive(struct nupa_engine *engine, struct nupa_channel *channe
 {
 	struct nupa_inject_result result = { .expected_psn = UINT32_MAX };
 	struct {
-		struct nupa_inject_packet packet;
+		struct nupa_roce_packet packet;
 		uint8_t payload[NUPA_INJECT_FRAME_MAX_BYTES];
 	} came;
 	struct nupa_judged j = { .engine = engine,

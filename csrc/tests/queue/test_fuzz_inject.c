@@ -310,7 +310,7 @@ static void flip_bits(struct scene *s, struct frame *f, uint32_t most_bytes)
 /* A message as no injector sends it: the packet of a frame, either of them broken. */
 static struct frame forged(struct scene *s, struct frame *f)
 {
-	struct nupa_inject_packet packet;
+	struct nupa_roce_packet packet;
 	const uint8_t *payload;
 	struct frame out;
 
