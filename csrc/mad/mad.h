@@ -16,7 +16,7 @@
 #ifndef NUPA_MAD_H
 #define NUPA_MAD_H
 
-#include "mad/fields.h"
+#include "base/fields.h"
 #include "mad/subnet.h"
 #include "segment/segment.h"
 

@@ -39,8 +39,8 @@ static struct nupa_channel *find_peer(struct nupa_cm_id *id)
 	struct nupa_engine *engine = id->engine;
 
 	for (;;) {
-		int slot = cm_port_find(engine, id->dst_host, id->ps, cm_addr_port(&id->dst),
-					id->dst_kind);
+		int slot = cm_port_find(engine->fabric, id->dst_host, id->ps,
+					cm_addr_port(&id->dst), id->dst_kind);
 
 		if (slot < 0)
 			return NULL;

@@ -72,6 +72,7 @@ enum {
 	CM_REJ_TIMEOUT = 4,
 	CM_REJ_INVALID_ID = 6,
 	CM_REJ_INVALID_SERVICE = 8,
+	CM_REJ_INVALID_MTU = 26,
 	CM_REJ_CONSUMER = 28,
 	CM_REJ_ECE = 35,
 };
@@ -98,11 +99,13 @@ enum cm_addr_kind {
 	CM_ADDR_HOST4,     /* 10.0.0.N, also v4-mapped */
 	CM_ADDR_LOOPBACK4, /* 127.0.0.0/8 */
 	CM_ADDR_MACHINE4,  /* the real machine's: means this host */
+	CM_ADDR_WIRE4,     /* of a wire: its remote end's, or its local end's */
 	CM_ADDR_ANY6,
 	CM_ADDR_LINK6, /* GID 0 */
 	CM_ADDR_HOST6, /* GID 2: fd4e:5550:4100::N, N as in 10.0.0.N */
 	CM_ADDR_LOOPBACK6,
 	CM_ADDR_MACHINE6,
+	CM_ADDR_WIRE6,
 	CM_ADDR_KINDS,
 };
 
@@ -119,10 +122,12 @@ struct cm_wire {
 	uint8_t dst_kind; /* enum cm_addr_kind */
 	uint8_t qp_type;
 	uint8_t tos;
-	uint8_t reserved;
-	uint16_t pkey; /* of the path, as the requester's host has it */
-	uint16_t pad;
+	uint8_t path_mtu; /* enum ibv_mtu; of requests that came by a wire, as the next two */
+	uint16_t pkey;    /* of the path, as the requester's host has it */
+	uint8_t ack_timeout;
+	uint8_t pad;
 	struct nupa_cm_param param;
+	uint64_t transaction;
 };
 _Static_assert(sizeof(struct cm_wire) <= 512, "one message");
 
@@ -297,7 +302,7 @@ int cm_port_bind(struct nupa_cm_id *id, uint16_t port); /* 0: any; sets id->src'
 int cm_port_listen(struct nupa_cm_id *id);
 void cm_port_release(struct nupa_cm_id *id);
 /* The attachment that listens there: its slot, or -ENOENT. */
-int cm_port_find(struct nupa_engine *engine, uint32_t host, enum rdma_port_space ps, uint16_t port,
+int cm_port_find(struct nupa_fabric *fabric, uint32_t host, enum rdma_port_space ps, uint16_t port,
 		 enum cm_addr_kind kind);
 /* How well a listener at *bound* matches a request for *asked*: 0 not at all. */
 int cm_port_match(enum cm_addr_kind bound, bool afonly, enum cm_addr_kind asked);

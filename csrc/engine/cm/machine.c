@@ -20,7 +20,8 @@ bool cm_machine_asked(void)
 
 static bool listens(struct nupa_engine *engine, const struct nupa_cm_id *id, uint32_t host)
 {
-	const int slot = cm_port_find(engine, host, id->ps, cm_addr_port(&id->dst), id->dst_kind);
+	const int slot =
+	    cm_port_find(engine->fabric, host, id->ps, cm_addr_port(&id->dst), id->dst_kind);
 
 	return slot >= 0 && nupa_pkey_shared(engine->fabric, engine->host, host) >= 0 &&
 	       !nupa_slot_elsewhere(engine->fabric, nupa_slot_claim(&engine->fabric->slots[slot]));

@@ -236,7 +236,8 @@ void cm_port_release(struct nupa_cm_id *id)
 
 int cm_port_match(enum cm_addr_kind bound, bool afonly, enum cm_addr_kind asked)
 {
-	if (bound == asked)
+	if (bound == asked || (bound == CM_ADDR_HOST4 && asked == CM_ADDR_WIRE4) ||
+	    (bound == CM_ADDR_HOST6 && asked == CM_ADDR_WIRE6))
 		return 3;
 	if (!cm_addr_is_wildcard(bound))
 		return 0;
@@ -257,10 +258,10 @@ static void fetch_bucket(const struct nupa_fabric *fabric, const uint64_t *bucke
 	}
 }
 
-int cm_port_find(struct nupa_engine *engine, uint32_t host, enum rdma_port_space ps, uint16_t port,
+int cm_port_find(struct nupa_fabric *fabric, uint32_t host, enum rdma_port_space ps, uint16_t port,
 		 enum cm_addr_kind kind)
 {
-	struct nupa_cm_bucket *table = nupa_fabric_cm_table(engine->fabric, host, false);
+	struct nupa_cm_bucket *table = nupa_fabric_cm_table(fabric, host, false);
 	uint64_t asked = (uint64_t)port << 48 | (uint64_t)space_of(ps) << 46;
 	int best = 0, slot = -ENOENT;
 	uint64_t *bucket;
@@ -268,14 +269,14 @@ int cm_port_find(struct nupa_engine *engine, uint32_t host, enum rdma_port_space
 	if (!table)
 		return -ENOENT;
 	bucket = bucket_of(table, space_of(ps), port);
-	if (nupa_fabric_incoherent(engine->fabric) && host != engine->host)
-		fetch_bucket(engine->fabric, bucket);
+	if (nupa_fabric_incoherent(fabric) && host + 1 != fabric->kernel)
+		fetch_bucket(fabric, bucket);
 	for (uint32_t i = 0; i < NUPA_CM_BUCKET_WORDS; i++) {
 		uint64_t word = nupa_load_acquire(&bucket[i]);
 		int match;
 
 		if (!(word & WORD_LISTENS) || word & WORD_TENTATIVE || !same_port(word, asked) ||
-		    !is_owned(engine->fabric, host, word))
+		    !is_owned(fabric, host, word))
 			continue;
 		match = cm_port_match(WORD_KIND(word), word & WORD_AFONLY, kind);
 		if (match > best) {
@@ -303,7 +304,8 @@ static void describe(uint64_t word, struct nupa_listener_info *info)
 		[CM_ADDR_HOST4] = "host",         [CM_ADDR_HOST6] = "host",
 		[CM_ADDR_LOOPBACK4] = "loopback", [CM_ADDR_LOOPBACK6] = "loopback",
 		[CM_ADDR_MACHINE4] = "machine",   [CM_ADDR_MACHINE6] = "machine",
-		[CM_ADDR_LINK6] = "link-local",
+		[CM_ADDR_LINK6] = "link-local",   [CM_ADDR_WIRE4] = "wire",
+		[CM_ADDR_WIRE6] = "wire",
 	};
 
 	info->slot = WORD_SLOT(word);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Fields of MADs: big-endian numbers at any bit, as IBTA's tables count them. */
-#ifndef NUPA_MAD_FIELDS_H
-#define NUPA_MAD_FIELDS_H
+ * Fields of management datagrams: big-endian numbers at any bit, as IBTA's tables count them. */
+#ifndef NUPA_FIELDS_H
+#define NUPA_FIELDS_H
 
 #include <stdint.h>
 #include <string.h>
