@@ -25,9 +25,11 @@ CSRC = Path(__file__).resolve().parents[1]
 # In the order of their dependence.
 HEADERS = (
     "segment/layout/layout.h",
+    "segment/layout/wire_layout.h",
     "segment/segment.h",
     "segment/rate.h",
     "segment/slot/counters.h",
+    "segment/slot/wire.h",
     "segment/control/pkey.h",
     "segment/layout/rate_layout.h",
     "segment/control/rate.h",

@@ -3,6 +3,7 @@
 #include "segment/gid.h"
 
 #include "base/atomics.h"
+#include "segment/wire.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,6 +17,28 @@ bool nupa_gid_is_unique_local(const uint8_t gid[16])
 	return !memcmp(gid, unique_local, sizeof(unique_local));
 }
 
+/* The host of a wire has its remote address, others the local ones. */
+static bool wire_gid(const struct nupa_fabric *fabric, uint32_t host, uint32_t n, uint8_t gid[16])
+{
+	const int wire = nupa_wire_of_host(fabric, host);
+	struct nupa_wire_entry *entry = wire < 0 ? NULL : nupa_wire_at(fabric, (uint32_t)wire);
+
+	if (!entry)
+		return nupa_wire_local(fabric, n, gid);
+	return n == 0 && nupa_wire_remote(entry, gid);
+}
+
+uint32_t nupa_host_gids(const struct nupa_fabric *fabric, uint32_t host)
+{
+	uint8_t found[NUPA_WIRE_LOCALS_MAX][16];
+
+	if (fabric->hosts[host].link_layer != NUPA_LINK_ETHERNET)
+		return 1;
+	if (nupa_wire_of_host(fabric, host) >= 0)
+		return NUPA_GIDS + 1;
+	return NUPA_GIDS + nupa_wire_locals(fabric, found);
+}
+
 /* The addresses of nupa_net0: link-local from the port's EUI-64 (RFC 4291 2.5.6); the IPv4 address,
  * mapped; fd4e:5550:4100::N with the digits of 10.0.0.N.  An index of a hostile message is taken
  * for IPv4. */
@@ -24,6 +47,9 @@ void nupa_host_gid(const struct nupa_fabric *fabric, uint32_t host, int index, u
 	const struct nupa_host *h = &fabric->hosts[host];
 
 	memset(gid, 0, sizeof(*gid));
+	if (index >= NUPA_GID_WIRE &&
+	    wire_gid(fabric, host, (uint32_t)index - NUPA_GID_WIRE, gid->raw))
+		return;
 	if (index == NUPA_GID_LINK) {
 		gid->raw[0] = 0xfe;
 		gid->raw[1] = 0x80;
@@ -55,7 +81,7 @@ int nupa_host_of_gid(const struct nupa_fabric *fabric, const union ibv_gid *gid)
 				return (int)host;
 		}
 	}
-	return -ENOENT;
+	return nupa_wire_host_of_remote(fabric, gid->raw);
 }
 
 uint64_t nupa_host_guid_be(const struct nupa_fabric *fabric, uint32_t host)

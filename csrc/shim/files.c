@@ -62,11 +62,24 @@ SAY(gid)
 	union ibv_gid gid = { 0 };
 	size_t at = 0;
 
-	if (index < (is_ethernet(view) ? NUPA_GIDS : 1u))
+	if (index < nupa_host_gids(view->fabric, view->host))
 		nupa_host_gid(view->fabric, view->host, (int)index, &gid);
 	for (uint32_t i = 0; i < 16 && at < bytes; i += 2)
 		at += (size_t)snprintf(text + at, bytes - at, "%02x%02x%c", gid.raw[i],
 				       gid.raw[i + 1], i < 14 ? ':' : '\n');
+}
+
+/* Those of wires come and go: the file of a GID that is not there is empty. */
+SAY(gid_type)
+{
+	if (index < nupa_host_gids(view->fabric, view->host))
+		snprintf(text, bytes, "RoCE v2\n");
+}
+
+SAY(gid_netdev)
+{
+	if (index < nupa_host_gids(view->fabric, view->host))
+		snprintf(text, bytes, "nupa_net0\n");
 }
 
 SAY(pkey)
@@ -167,6 +180,12 @@ SAY(speed)
 		.path = (at), .say = (function), __VA_ARGS__                                       \
 	}
 #define GID(number) SAID(PORT "/gids/" #number, gid, .index = (number))
+#define WIRE_GID(number)                                                                           \
+	SAID(PORT "/gids/" #number, gid, .index = (number), .live = true),                         \
+	    SAID(PORT "/gid_attrs/types/" #number, gid_type, .index = (number), .live = true,      \
+		 .ethernet_only = true),                                                           \
+	    SAID(PORT "/gid_attrs/ndevs/" #number, gid_netdev, .index = (number), .live = true,    \
+		 .ethernet_only = true)
 #define PKEY(number) SAID(PORT "/pkeys/" #number, pkey, .index = (number), .live = true)
 #define TEN_PKEYS(tens)                                                                            \
 	PKEY(tens##0), PKEY(tens##1), PKEY(tens##2), PKEY(tens##3), PKEY(tens##4), PKEY(tens##5),  \
@@ -243,11 +262,11 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	GID(0),
 	GID(1),
 	GID(2),
-	GID(3),
-	GID(4),
-	GID(5),
-	GID(6),
-	GID(7),
+	WIRE_GID(3),
+	WIRE_GID(4),
+	WIRE_GID(5),
+	WIRE_GID(6),
+	WIRE_GID(7),
 	{ .path = PORT "/gid_attrs/types/0", .text = "RoCE v2\n", .ethernet_only = true },
 	{ .path = PORT "/gid_attrs/types/1", .text = "RoCE v2\n", .ethernet_only = true },
 	{ .path = PORT "/gid_attrs/types/2", .text = "RoCE v2\n", .ethernet_only = true },

@@ -192,7 +192,7 @@ static inline bool nupa_engine_disowned(const struct nupa_engine *engine)
 /* GIDs that are there: the first ones of the table. */
 static inline int nupa_gid_count(const struct nupa_engine *engine)
 {
-	return engine->fabric->hosts[engine->host].link_layer == NUPA_LINK_ETHERNET ? NUPA_GIDS : 1;
+	return (int)nupa_host_gids(engine->fabric, engine->host);
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include "segment/control/pkey.h"
 #include "segment/rate.h"
 #include "segment/slot/counters.h"
+#include "segment/wire.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -117,6 +118,15 @@ int nupa_query_rt_values_ex(struct ibv_context *context, struct ibv_values_ex *v
 	return 0;
 }
 
+static enum ibv_mtu mtu_of(uint32_t bytes)
+{
+	uint32_t mtu = IBV_MTU_256;
+
+	while (mtu < IBV_MTU_4096 && 128u << mtu < bytes)
+		mtu++;
+	return (enum ibv_mtu)mtu;
+}
+
 void nupa_host_port_attr(const struct nupa_fabric *fabric, uint32_t index,
 			 struct ibv_port_attr *attr)
 {
@@ -129,7 +139,7 @@ void nupa_host_port_attr(const struct nupa_fabric *fabric, uint32_t index,
 	*attr = (struct ibv_port_attr){
 		.state = active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 		.max_mtu = IBV_MTU_4096,
-		.active_mtu = IBV_MTU_4096,
+		.active_mtu = ethernet ? mtu_of(nupa_wires_mtu_bytes(fabric)) : IBV_MTU_4096,
 		.gid_tbl_len = NUPA_GID_TABLE_LEN,
 		.port_cap_flags =
 		    ethernet ? IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS : NUPA_INFINIBAND_CAPS,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shared segment: what every process of a fabric sees.
  *
- *   superblock, watchers, faults | hosts | ports | routes | controls | slots | pool extents |
- *   past flows | past hw counters | group flows | rates | arena 1..n | pool | bound ports |
- *   regions | control
+ *   superblock, watchers, faults, wires | hosts | ports | routes | controls | slots | pool extents
+ * | past flows | past hw counters | group flows | rates | arena 1..n | pool | bound ports | regions
+ * | control
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds everything that attachment
  * publishes: QP and MR tables, flow counters, what only lookers-on read (resource_layout.h), and a
@@ -20,12 +20,13 @@
 #define NUPA_LAYOUT_H
 
 #include "segment/layout/limits.h"
+#include "segment/layout/wire_layout.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 12u
+#define NUPA_LAYOUT_VERSION 13u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -233,12 +234,13 @@ struct nupa_superblock {
 
 	NUPA_LINE_ALIGNED struct nupa_watcher watchers[NUPA_WATCHERS_MAX];
 	struct nupa_fault_entry faults[NUPA_FAULTS_MAX];
+	struct nupa_wire_entry wires[NUPA_WIRES_MAX];
 	/* MACHINES: the kernels that ever opened it (CAS, once), by a hash of their boot ids;
 	 * claims have the index.  [1] is the creator's.  Others: all are kernel 0.  SOFTWARE: only
 	 * [1] is used, claims have the host's index + 1. */
 	uint64_t kernels[NUPA_KERNELS_MAX];
 };
-NUPA_ASSERT_SIZE(struct nupa_superblock, 320 + 64 * 32 + 64 * 128 + 1024 * 8);
+NUPA_ASSERT_SIZE(struct nupa_superblock, 320 + 64 * 32 + 64 * 128 + 16 * 384 + 1024 * 8);
 NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
 
 /* claim word (CAS): kernel << 54 | pid << 32 | epoch << 8 | state.  The epoch grows with every

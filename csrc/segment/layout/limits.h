@@ -22,6 +22,7 @@
 #define NUPA_NAME_BYTES 32u
 #define NUPA_PKEYS_MAX 128u       /* of a port: four blocks (IBTA 14.2.5.7) */
 #define NUPA_PKEY_DEFAULT 0xffffu /* the default partition, full member (IBTA 10.9.1.1) */
+#define NUPA_WIRES_MAX 16u        /* of a fabric */
 #define NUPA_KERNELS_MAX 1024u    /* that ever open one fabric; 10 bits of a claim */
 
 /* Limits of the creator's choices (struct nupa_config). */
@@ -46,7 +47,8 @@
 #define NUPA_PD_MAX 32768u
 #define NUPA_AH_MAX 65536u
 #define NUPA_GID_TABLE_LEN 8             /* some are empty, as with hardware */
-#define NUPA_GIDS 3                      /* those that are not, on Ethernet */
+#define NUPA_GIDS 3                      /* those that are not, on Ethernet, without wires */
+#define NUPA_WIRE_LOCALS_MAX 5u          /* different local addresses of wires: the other GIDs */
 #define NUPA_MCAST_GROUPS_MAX 1024u      /* of one process */
 #define NUPA_MCAST_GROUP_QPS_MAX 256u    /* of one process, in one group */
 #define NUPA_MCAST_MEMBERSHIPS_MAX 4096u /* of one process, in all its groups */
@@ -55,6 +57,7 @@
 #define NUPA_RD_ATOMIC_MAX 16u
 #define NUPA_MSG_MAX_BYTES (1u << 31)
 #define NUPA_MTU_BYTES 4096u
+#define NUPA_WIRE_MTU_MIN_BYTES 256u /* IBTA 9.2.5; the most is NUPA_MTU_BYTES */
 #define NUPA_GRH_BYTES 40u
 #define NUPA_GRH_NEXT_HEADER 0x1bu /* IBTA 8.3.3: BTH follows */
 
