@@ -42,6 +42,22 @@ class Role:
     spared: bool  #: stopped, but never ended: what leaks shows in it
 
 
+@dataclass(frozen=True)
+class Place:
+    """A host that workers run on."""
+
+    name: str
+    ipv4: str  #: by which others reach it
+    site: int = 0  #: machines that wires join are numbered
+    prefix: tuple[str, ...] = ()  #: the words before a command there
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def gid(self) -> str:
+        """Returns its GID as 32 hexadecimal digits."""
+        return "0" * 20 + "ffff" + socket.inet_aton(self.ipv4).hex()
+
+
 @dataclass
 class Stop:
     """One SIGSTOP, until when."""
@@ -55,7 +71,7 @@ class Worker:
     """One process."""
 
     role: Role
-    host: int
+    place: Place
     process: subprocess.Popen[bytes]
     control: socket.socket
     board: Board
@@ -72,15 +88,15 @@ class Worker:
 
     @classmethod
     def start(
-        cls, program: Path, role: Role, host: int, seed: int, env: Mapping[str, str], now_ns: int
+        cls, program: Path, role: Role, place: Place, seed: int, env: Mapping[str, str], now_ns: int
     ) -> Worker:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         board = Board()
-        environment = {**env, "NUPA_HOST": f"host{host}"}
+        environment = {**env, **place.env, "NUPA_HOST": place.name}
         if role.mover:
             environment["NUPA_MOVER"] = role.mover
         process = subprocess.Popen(
-            [str(program), str(int(role.events)), str(seed), str(board.fd)],
+            [*place.prefix, str(program), str(int(role.events)), str(seed), str(board.fd)],
             stdin=theirs.fileno(),
             env=environment,
             pass_fds=[board.fd],
@@ -88,7 +104,7 @@ class Worker:
         theirs.close()
         ours.setblocking(False)
         pidfd = os.pidfd_open(process.pid)
-        return cls(role, host, process, ours, board, now_ns, pidfd)
+        return cls(role, place, process, ours, board, now_ns, pidfd)
 
     @property
     def name(self) -> str:

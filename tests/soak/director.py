@@ -9,15 +9,12 @@ from __future__ import annotations
 import random
 import selectors
 import signal
-import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from nupa.fabric import Fabric
-
-from .crew import Role, Worker
+from .crew import Place, Role, Worker
 from .links import Figures, Link, LinkEnd, SoakError
 
 SECOND = 1_000_000_000
@@ -31,20 +28,21 @@ HEAP_BYTES_A_PEER = 32768
 # The status of a completion whose peer has ended: ibv_wc_status.
 LOST = 100
 DEATH_STATUSES = {5: "WR_FLUSH_ERR", 12: "RETRY_EXC_ERR", LOST: "lost messages (UC)"}
-STRIKES = ("kill", "stop", "exit now", "exit", "finish", "unlink")
-STRIKE_WEIGHTS = (35, 35, 10, 8, 6, 6)
+STRIKES = {"kill": 35, "stop": 35, "exit now": 10, "exit": 8, "finish": 6, "unlink": 6}
 # enum service, enum dress of worker/soak.h.
 SERVICES = {"UC": 0, "RC": 1, "XRC": 2}
-SERVICE_WEIGHTS = (20, 60, 20)
 DRESSES = {"SRQ": 1, "on demand": 2, "device memory": 4, "window 1": 8, "window 2": 16}
 
 
 class Director:
-    """One soak on *fabric*, with *n_workers* processes of *program*."""
+    """One soak on *places*, with *n_workers* processes of *program*."""
+
+    services: Mapping[str, int] = {"UC": 20, "RC": 60, "XRC": 20}  #: with their weights
+    strikes: Mapping[str, int] = STRIKES
 
     def __init__(
         self,
-        fabric: Fabric,
+        places: Sequence[Place],
         program: Path,
         *,
         seed: int,
@@ -54,7 +52,7 @@ class Director:
         say: Callable[[str], None],
     ) -> None:
         self.figures = Figures()
-        self._fabric = fabric
+        self._places = places
         self._program = program
         self._random = random.Random(seed)
         self._env = env
@@ -79,7 +77,7 @@ class Director:
         worker = Worker.start(
             self._program,
             role,
-            self._random.randrange(len(self._fabric.hosts)),
+            self._random.choice(self._places),
             self._random.getrandbits(63) | 1,
             self._env,
             time.monotonic_ns(),
@@ -151,11 +149,20 @@ class Director:
         # Otherwise only links would remain that no death ends.
         mortal = [worker for worker in usable if not worker.role.spared]
         while mortal and len(self._links) < self._n_links:
-            self._make_link(self._random.choice(mortal), self._random.choice(usable))
+            one = self._random.choice(mortal)
+            others = [worker for worker in usable if self._may_meet(one, worker)]
+            if not others:
+                return
+            self._make_link(one, self._random.choice(others))
+
+    def _may_meet(self, one: Worker, other: Worker) -> bool:
+        """Tells whether there are links, datagrams and connections between them."""
+        del one, other
+        return True
 
     def _make_link(self, a: Worker, b: Worker) -> None:
         number, self._next_end = self._next_end, self._next_end + 2
-        service = self._random.choices(list(SERVICES), SERVICE_WEIGHTS)[0]
+        service = self._random.choices(list(self.services), list(self.services.values()))[0]
         seed = self._random.getrandbits(63)
         link = Link(
             number,
@@ -189,8 +196,9 @@ class Director:
         ready = [worker for worker in self._workers.values() if worker.usable and worker.cm_port]
         if ready:
             caller, called = self._random.choice(ready), self._random.choice(ready)
-            address = self._fabric.hosts[called.host].ipv4
-            caller.tell(f"dial {address} {called.cm_port} {self._random.getrandbits(62)}")
+            if self._may_meet(caller, called):
+                seed = self._random.getrandbits(62)
+                caller.tell(f"dial {called.place.ipv4} {called.cm_port} {seed}")
 
     def _forget(self, link: Link) -> None:
         for end in link.ends:
@@ -224,7 +232,7 @@ class Director:
             return
         self.figures.statuses[DEATH_STATUSES.get(status, str(status))] += 1
         ended = partner.worker.ended_by
-        if not ended and status == LOST and self._may_lose(link):
+        if not ended and self._is_excused(link, status):
             self._drop(link)
         elif not ended or status not in DEATH_STATUSES:
             self._fail(
@@ -240,6 +248,10 @@ class Director:
             and waited_ns < partner.worker.ended_ns
         ):
             self.figures.notices_ms.append((ns - partner.worker.ended_ns) / 1e6)
+
+    def _is_excused(self, link: Link, status: int) -> bool:
+        """Tells whether an end may fail so while its partner lives."""
+        return status == LOST and self._may_lose(link)
 
     # --- what workers say ---------------------------------------------------------------------
 
@@ -296,18 +308,17 @@ class Director:
     def _introduce(self, worker: Worker) -> None:
         """Tells each worker where its datagrams go, and it where theirs go."""
         for other in self._workers.values():
-            if other.ready:
+            if other.ready and self._may_meet(worker, other):
                 other.tell(self._meeting(worker))
                 worker.tell(self._meeting(other))
 
     def _meeting(self, worker: Worker) -> str:
-        gid = socket.inet_aton(self._fabric.hosts[worker.host].ipv4).hex()
-        return f"meet {worker.role.index} {worker.datagram_qpn} {'0' * 20}ffff{gid}"
+        return f"meet {worker.role.index} {worker.datagram_qpn} {worker.place.gid}"
 
     # --- strikes ------------------------------------------------------------------------------
 
     def _strike(self, now_ns: int) -> None:
-        strike = self._random.choices(STRIKES, STRIKE_WEIGHTS)[0]
+        strike = self._random.choices(list(self.strikes), list(self.strikes.values()))[0]
         if strike == "unlink":
             links = [link for link in self._links.values() if link.running and not link.dropped]
             if links:
@@ -387,8 +398,7 @@ class Director:
         elif now_ns - link.progress_ns > HUNG_NS:
             self._hang(f"{self._describe(link)} makes no progress", *workers)
 
-    @staticmethod
-    def _may_lose(link: Link) -> bool:
+    def _may_lose(self, link: Link) -> bool:
         """Tells whether messages may be lost between two that live: UC waits for no stopped
         receiver."""
         return not link.reliable and not all(
@@ -406,7 +416,7 @@ class Director:
         self.figures.failures.append(text)
         self._say(f"FAILED at {time.monotonic():.6f}: {text}")
         for worker in workers:
-            self._say(f"  {worker.name}, host{worker.host}, mover {worker.role.mover}, did last:")
+            self._say(f"  {worker.name}, {worker.place.name}, mover {worker.role.mover}, did last:")
             for line in worker.board.log(24):
                 self._say(f"    {line}")
         raise SoakError(text)

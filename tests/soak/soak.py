@@ -17,7 +17,7 @@ import nupa
 from nupa.fabric import Fabric
 from nupa.topology.file import load
 
-from .crew import build
+from .crew import Place, build
 from .director import Director
 from .links import Figures, SoakError
 
@@ -165,7 +165,7 @@ def _run_in(
                 subprocess.run([program, "warm-up"], env=host_env, check=True)
             empty_bytes = _held_bytes(fabric)
             director = Director(
-                fabric,
+                [Place(host.name, host.ipv4) for host in fabric.hosts],
                 program,
                 seed=seed,
                 n_workers=n_workers,

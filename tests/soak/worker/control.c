@@ -39,7 +39,7 @@ static void make(const struct plan *plan)
 		give_up("more than %u ends", ENDS_MAX);
 	end = end_make(plan);
 	worker.ends[place] = end;
-	must(ibv_query_gid(worker.context, 1, 1, &gid) == 0, "ibv_query_gid");
+	must(ibv_query_gid(worker.context, 1, worker.gid_index, &gid) == 0, "ibv_query_gid");
 	for (int i = 0; i < 16; i++)
 		snprintf(text + 2 * i, 3, "%02x", gid.raw[i]);
 	tell("address %u %u %u %u %u %s %u %" PRIu64 " %u %" PRIu64, end->id, end->recv_qp->qp_num,

@@ -62,7 +62,7 @@ static struct ibv_ah *make_ah(const union ibv_gid *gid)
 	struct ibv_ah_attr attr = {
 		.is_global = 1,
 		.port_num = 1,
-		.grh = { .dgid = *gid, .sgid_index = 1, .hop_limit = 64 },
+		.grh = { .dgid = *gid, .sgid_index = worker.gid_index, .hop_limit = 64 },
 	};
 	struct ibv_ah *ah = ibv_create_ah(worker.pd, &attr);
 
@@ -108,6 +108,13 @@ void datagrams_meet(uint32_t peer, uint32_t qpn, const union ibv_gid *gid)
 	peers[peer].qpn = qpn;
 }
 
+static uint32_t message_max_bytes(void)
+{
+	uint32_t mtu_bytes = 128u << worker.mtu;
+
+	return mtu_bytes < BUFFER_BYTES - GRH_BYTES ? mtu_bytes : BUFFER_BYTES - GRH_BYTES;
+}
+
 void datagrams_send(void)
 {
 	uint32_t buffer = (uint32_t)__builtin_ctz(sends_free | 1u << 31);
@@ -126,7 +133,7 @@ void datagrams_send(void)
 	if (buffer >= SENDS || !peers[peer].ah)
 		return;
 	head.check = mix(head.seed, 2);
-	head.bytes = (uint32_t)(head.check % (BUFFER_BYTES - GRH_BYTES - sizeof(head) + 1));
+	head.bytes = (uint32_t)(head.check % (message_max_bytes() - sizeof(head) + 1));
 	memcpy(at, &head, sizeof(head));
 	pattern_fill(at + sizeof(head), head.bytes, head.seed, 0);
 	sge.length = (uint32_t)sizeof(head) + head.bytes;

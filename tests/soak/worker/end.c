@@ -122,14 +122,16 @@ static void to_rtr(const struct end *end, struct ibv_qp *qp, uint32_t peer_qpn)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_4096,
+		.path_mtu = worker.mtu,
 		.dest_qp_num = peer_qpn,
 		.rq_psn = end->peer.psn,
 		.max_dest_rd_atomic = 4,
 		.min_rnr_timer = 1,
 		.ah_attr = { .is_global = 1,
 			     .port_num = 1,
-			     .grh = { .dgid = end->peer.gid, .sgid_index = 1, .hop_limit = 64 } },
+			     .grh = { .dgid = end->peer.gid,
+				      .sgid_index = worker.gid_index,
+				      .hop_limit = 64 } },
 	};
 	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	int error;
@@ -153,8 +155,7 @@ bool end_go(struct end *end)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = end->id & 0xffffff,
-		/* 1 s, 8 times: who is stopped is not gone. */
-		.timeout = 18,
+		.timeout = worker.timeout, /* 8 times */
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.max_rd_atomic = 4,

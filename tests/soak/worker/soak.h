@@ -104,6 +104,9 @@ size_t pattern_match(const uint8_t *at, size_t bytes, uint64_t seed, uint64_t of
 
 struct worker {
 	struct ibv_context *context;
+	uint8_t gid_index; /* SOAK_GID_INDEX of the environment: of the addresses that peers know */
+	uint8_t timeout;   /* SOAK_TIMEOUT: that of RC */
+	enum ibv_mtu mtu;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel; /* NULL: this worker polls */
 	struct ibv_cq *cq;
