@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two machines, of this module; a forwarder that impairs the path between them."""
+"""Two machines with a wire between their fabrics, of this module.
+
+A module that needs another MTU than Ethernet's says so: MTU_BYTES = 9000.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.common.impair import build
-from tests.common.namespaces import Namespace, machines
+from tests.common.namespaces import ETHERNET_MTU_BYTES, Namespace, machines
+from tests.programs import users
+from tests.programs.users import User
+from tests.wire.lab import Wired, wired
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +24,21 @@ def impair(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[Namespace, Namespace]]:
-    with machines(2) as (left, right):
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Namespace, Namespace]]:
+    mtu_bytes = getattr(request.module, "MTU_BYTES", ETHERNET_MTU_BYTES)
+    with machines(2, mtu_bytes=mtu_bytes) as (left, right):
         yield left, right
+
+
+@pytest.fixture(scope="module")
+def wire(pair: tuple[Namespace, Namespace]) -> Iterator[Wired]:
+    """Ours."""
+    with wired(pair, users.ourselves()) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def wire_of_nobody(nobody: User) -> Iterator[Wired]:
+    """uid 65534's, on machines of its own: an address has one wire."""
+    with machines(2, mtu_bytes=9000) as others, wired(others, nobody) as stage:
+        yield stage
