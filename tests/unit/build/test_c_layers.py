@@ -47,6 +47,7 @@ LAYERS = (
     "guest",
     "perf",
     "netdev",
+    "wire/frames",
     "capture/expand",
     "capture",
     "mad",
