@@ -24,11 +24,14 @@ CSRC = Path(__file__).resolve().parents[1]
 
 # In the order of their dependence.
 HEADERS = (
+    "segment/layout/trunk_layout.h",
     "segment/layout/layout.h",
     "segment/layout/wire_layout.h",
     "segment/segment.h",
+    "segment/trunk.h",
     "segment/rate.h",
     "segment/slot/counters.h",
+    "segment/slot/machine.h",
     "segment/slot/wire.h",
     "segment/control/pkey.h",
     "segment/layout/rate_layout.h",
@@ -57,6 +60,7 @@ HEADERS = (
     "abi/rdma_abi.h",
     "binding/rdma_cdef.h",
     "netdev/netdev.h",
+    "trunk/trunk.h",
     "packet/pcapng.h",
     "packet/opcodes.h",
     "packet/decode.h",

@@ -4,6 +4,7 @@
 #include "base/atomics.h"
 #include "segment/coherence.h"
 #include "segment/segment_internal.h"
+#include "segment/trunk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,6 +115,10 @@ void nupa_slots_of(const struct nupa_fabric *fabric, uint32_t host, uint32_t *fi
 	const struct nupa_superblock *sb = &fabric->geometry;
 	uint32_t each = (sb->n_slots - 1) / sb->n_hosts;
 
+	if (nupa_fabric_has_trunk(fabric)) {
+		nupa_machine_slots(fabric, sb->trunk.host_machine[host], first, end);
+		return;
+	}
 	*first = nupa_fabric_incoherent(fabric) ? 1 + host * each : 1;
 	*end = nupa_fabric_incoherent(fabric) ? *first + each : sb->n_slots;
 }

@@ -91,7 +91,9 @@ static int plan(struct nupa_fabric *fabric, const char *name, const struct nupa_
 		return rc;
 	if (nupa_geometry_check_tables(sb, tables, why, why_bytes))
 		return -EINVAL;
-	if (getrandom(&sb->generation, sizeof(sb->generation), 0) != sizeof(sb->generation))
+	sb->generation = config ? config->generation : 0;
+	if (!sb->generation &&
+	    getrandom(&sb->generation, sizeof(sb->generation), 0) != sizeof(sb->generation))
 		return nupa_explain(-errno, why, why_bytes, "no random numbers: getrandom: %s%s",
 				    strerror(errno), nupa_remedy(errno));
 	clock_gettime(CLOCK_REALTIME, &now);

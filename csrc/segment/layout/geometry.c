@@ -295,6 +295,48 @@ static int plan_file(struct nupa_superblock *sb, char *why, size_t why_bytes)
 	return 0;
 }
 
+static int check_machines(const struct nupa_superblock *sb, char *why, size_t why_bytes)
+{
+	const struct nupa_trunk_area *area = &sb->trunk;
+
+	if (area->machines < 2 || area->machines > NUPA_MACHINES_MAX)
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "a trunk joins %u machines: choose 2 to %u", area->machines,
+				    NUPA_MACHINES_MAX);
+	if (area->machine >= area->machines)
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "this is machine %u of %u: choose 0 to %u", area->machine,
+				    area->machines, area->machines - 1);
+	for (uint32_t i = 0; i < area->machines; i++) {
+		const uint32_t first = area->first_slot[i];
+		const uint32_t end = i + 1 < area->machines ? area->first_slot[i + 1] : sb->n_slots;
+
+		if ((i == 0 && first != 1) || first >= end)
+			return nupa_explain(-EINVAL, why, why_bytes,
+					    "machine %u has slots %u to before %u: each needs one, "
+					    "the first begins at 1, and there are %u",
+					    i, first, end, sb->n_slots - 1);
+	}
+	for (uint32_t host = 0; host < sb->n_hosts; host++)
+		if (area->host_machine[host] >= area->machines)
+			return nupa_explain(-EINVAL, why, why_bytes,
+					    "host %u is on machine %u: choose 0 to %u", host,
+					    area->host_machine[host], area->machines - 1);
+	return 0;
+}
+
+static int plan_trunk(struct nupa_superblock *sb, const struct nupa_config *c, char *why,
+		      size_t why_bytes)
+{
+	struct nupa_trunk_area *area = &sb->trunk;
+
+	area->machine = c->machine;
+	area->machines = c->machines;
+	memcpy(area->first_slot, c->machine_slots, sizeof(area->first_slot));
+	memcpy(area->host_machine, c->host_machine, sizeof(area->host_machine));
+	return check_machines(sb, why, why_bytes);
+}
+
 int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint32_t n_ports,
 		       struct nupa_superblock *sb, char *why, size_t why_bytes)
 {
@@ -313,7 +355,8 @@ int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint3
 		{ "hosts", n_hosts, 1, NUPA_HOSTS_MAX, false },
 		{ "ports", n_ports, 1, NUPA_PORTS_MAX, false },
 		{ "flags", sb->flags, 0,
-		  machines ? NUPA_SEGMENT_MACHINES | NUPA_SEGMENT_SOFTWARE : NUPA_SEGMENT_AUTO,
+		  machines ? NUPA_SEGMENT_MACHINES | NUPA_SEGMENT_SOFTWARE
+			   : NUPA_SEGMENT_AUTO | NUPA_SEGMENT_TRUNK,
 		  false },
 		{ "slots", sb->n_slots, NUPA_SLOTS_MIN, NUPA_SLOTS_MAX, false },
 		{ "ring_lines", sb->ring_lines, NUPA_RING_LINES_MIN, NUPA_RING_LINES_MAX, true },
@@ -331,13 +374,16 @@ int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint3
 	rc = check_limits(limits, sizeof(limits) / sizeof(limits[0]), why, why_bytes);
 	if (rc)
 		return rc;
-	return machines ? plan_machines(sb, c, why, why_bytes) : plan_file(sb, why, why_bytes);
+	rc = machines ? plan_machines(sb, c, why, why_bytes) : plan_file(sb, why, why_bytes);
+	if (!rc && sb->flags & NUPA_SEGMENT_TRUNK)
+		rc = plan_trunk(sb, c, why, why_bytes);
+	return rc;
 }
 
 int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, char *why,
 			size_t why_bytes)
 {
-	const struct nupa_config config = {
+	struct nupa_config config = {
 		.slots = sb->n_slots,
 		.ring_lines = sb->ring_lines,
 		.dma_bytes = sb->dma_bytes,
@@ -347,6 +393,8 @@ int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, c
 		.flags = sb->flags,
 		.pool_bytes = sb->flags & NUPA_SEGMENT_MACHINES ? 0 : sb->pool_bytes,
 		.segment_bytes = sb->flags & NUPA_SEGMENT_MACHINES ? sb->segment_bytes : 0,
+		.machine = sb->trunk.machine,
+		.machines = sb->trunk.machines,
 	};
 	struct nupa_superblock planned = *sb;
 	char reason[160] = "";
@@ -365,6 +413,8 @@ int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, c
 		    "it has layout version %u, this program speaks version %u: take the "
 		    "fabric down and make it again with one version of nupa",
 		    sb->layout_version, NUPA_LAYOUT_VERSION);
+	memcpy(config.machine_slots, sb->trunk.first_slot, sizeof(config.machine_slots));
+	memcpy(config.host_machine, sb->trunk.host_machine, sizeof(config.host_machine));
 	/* The layout follows from the sizes alone, so what differs from our own plan is corrupt. */
 	if (nupa_geometry_plan(&config, sb->n_hosts, sb->n_ports, &planned, reason, sizeof(reason)))
 		return nupa_explain(-EUCLEAN, why, why_bytes, "its superblock is corrupt: %s",

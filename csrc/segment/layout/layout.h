@@ -20,6 +20,7 @@
 #define NUPA_LAYOUT_H
 
 #include "segment/layout/limits.h"
+#include "segment/layout/trunk_layout.h"
 #include "segment/layout/wire_layout.h"
 
 #include <stddef.h>
@@ -43,6 +44,9 @@ enum nupa_segment_flag {
 	/* With MACHINES: no kernel's stores are seen by the others until both ends say so, and
 	 * there are no atomics between them (coherence.h). */
 	NUPA_SEGMENT_SOFTWARE = 4,
+	/* One of the copies that several machines have of it, joined by a trunk (trunk_layout.h).
+	 */
+	NUPA_SEGMENT_TRUNK = 8,
 };
 
 enum nupa_link_layer { NUPA_LINK_INFINIBAND = 1, NUPA_LINK_ETHERNET = 2 };
@@ -67,6 +71,11 @@ struct nupa_config {
 	uint32_t flags;
 	uint64_t pool_bytes;
 	uint64_t segment_bytes; /* MACHINES: the memory's size; the pool takes what is left of it */
+	/* TRUNK: the same on all machines, but for `machine`, which is this one. */
+	uint64_t generation; /* the fabric's; 0: a random one.  Only machines that know it join */
+	uint32_t machine, machines;
+	uint16_t machine_slots[64]; /* the first slot of each, in order, from 1 */
+	uint8_t host_machine[256];  /* the machine that has the host */
 };
 
 struct nupa_host {
@@ -118,6 +127,9 @@ struct nupa_host_control {
 	uint32_t pad[13];
 	uint16_t pkeys[NUPA_PKEYS_MAX]; /* the P_Key table (IBTA 10.9.2): 0: invalid */
 };
+_Static_assert(sizeof(((struct nupa_config *)0)->machine_slots) ==
+		   NUPA_MACHINES_MAX * sizeof(uint16_t),
+	       "machines");
 NUPA_ASSERT_SIZE(struct nupa_host_control, 64 + 2 * NUPA_PKEYS_MAX);
 NUPA_ASSERT_SIZE(struct nupa_host, 64);
 NUPA_ASSERT_SIZE(struct nupa_port, 64);
@@ -239,8 +251,10 @@ struct nupa_superblock {
 	 * claims have the index.  [1] is the creator's.  Others: all are kernel 0.  SOFTWARE: only
 	 * [1] is used, claims have the host's index + 1. */
 	uint64_t kernels[NUPA_KERNELS_MAX];
+	struct nupa_trunk_area trunk;
 };
-NUPA_ASSERT_SIZE(struct nupa_superblock, 320 + 64 * 32 + 64 * 128 + 16 * 384 + 1024 * 8);
+NUPA_ASSERT_SIZE(struct nupa_superblock,
+		 320 + 64 * 32 + 64 * 128 + 16 * 384 + 1024 * 8 + sizeof(struct nupa_trunk_area));
 NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
 
 /* claim word (CAS): kernel << 54 | pid << 32 | epoch << 8 | state.  The epoch grows with every

@@ -24,6 +24,7 @@
 #define NUPA_PKEY_DEFAULT 0xffffu /* the default partition, full member (IBTA 10.9.1.1) */
 #define NUPA_WIRES_MAX 16u        /* of a fabric */
 #define NUPA_KERNELS_MAX 1024u    /* that ever open one fabric; 10 bits of a claim */
+#define NUPA_MACHINES_MAX 64u     /* that a trunk joins */
 
 /* Limits of the creator's choices (struct nupa_config). */
 #define NUPA_SLOTS_MIN 2u

@@ -48,6 +48,7 @@ LAYERS = (
     "perf",
     "netdev",
     "wire/frames",
+    "trunk",
     "capture/expand",
     "capture",
     "mad",
