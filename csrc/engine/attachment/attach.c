@@ -9,6 +9,7 @@
 #include "engine/net/net.h"
 #include "engine/qp/verbs.h"
 #include "engine/cm/hooks.h"
+#include "engine/wire/wire.h"
 #include "segment/control/admit.h"
 #include "segment/control/pkey.h"
 #include "segment/control/quota.h"
@@ -163,6 +164,8 @@ static void engine_free(struct nupa_engine *engine)
 static void channel_opened(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	nupa_fault_look(engine, channel);
+	if (channel->wired)
+		nupa_wire_opened(engine, channel);
 	nupa_port_watch(engine, channel);
 }
 
@@ -173,6 +176,9 @@ static const struct nupa_engine_ops ops = {
 	.opened = channel_opened,
 	.fail = nupa_channel_fail,
 	.net_runs = nupa_net_runs,
+	.wires_flush = nupa_wires_flush,
+	.wires_wake = nupa_wires_wake,
+	.meet_wires = nupa_wires_meet,
 };
 
 static struct nupa_engine *free_failed(struct nupa_engine *engine, int error)
@@ -329,6 +335,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		nupa_trace_follow(engine); /* before anything happens */
 		engine->recorder = nupa_recorder_open(engine);
 		nupa_fault_follow(engine);
+		nupa_wires_follow(engine);
 		nupa_pace_follow(engine);
 		nupa_store_release(&engine->slot->claim, engine->claim);
 		nupa_slot_flush(fabric, engine->slot_index);

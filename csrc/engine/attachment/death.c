@@ -8,6 +8,7 @@
 #include "engine/net/net.h"
 #include "engine/transport/xrc.h"
 #include "engine/cm/hooks.h"
+#include "engine/wire/wire.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +20,9 @@ static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *ch
 	/* To an SRQ of that process, and waiting for it. */
 	if (qp->xrc && qp->channel == channel && qp->sq.acked != qp->sq.posted)
 		return true;
-	return qp->type != IBV_QPT_UD && qp->dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer &&
+	return qp->type != IBV_QPT_UD &&
+	       (channel->wired ? qp->dest_host == channel->peer_host
+			       : qp->dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer) &&
 	       qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR &&
 	       (qp->channel ? qp->channel == channel : !channel->left);
 }
@@ -40,7 +43,7 @@ static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channe
 	nupa_store_release(&channel->tx.header->pair, 0);
 	nupa_channel_flush_pair(channel, channel->tx.header);
 	/* One that lives has to know as well that nothing comes or goes any more. */
-	if (nupa_channel_peer_alive(channel))
+	if (nupa_channel_peer_alive(channel) && !channel->wired)
 		nupa_channel_say(engine, channel, NUPA_CONTACT_CLOSED);
 }
 
@@ -74,6 +77,8 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
 		nupa_requester_lose_peer(qp);
 	}
 	nupa_cm_lose_peer(engine, channel);
+	if (channel->wired)
+		nupa_wire_closed(engine, channel);
 	if (engine->injector)
 		nupa_inject_lose_peer(engine->injector, channel->peer);
 	if (unlikely(engine->foreign_regions))

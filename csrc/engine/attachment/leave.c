@@ -2,6 +2,7 @@
  * The end of an attachment: what it owes is sent, and its slot is given back. */
 #include "engine/channel/apart.h"
 #include "engine/attachment/attachment.h"
+#include "engine/wire/wire.h"
 
 #include <sched.h>
 
@@ -57,6 +58,7 @@ void nupa_engine_leave(struct nupa_engine *engine)
 	uint64_t deadline_ns = nupa_clock_ns() + LINGER_NS;
 
 	answer_all(engine, deadline_ns);
+	nupa_wires_stop(engine);
 	nupa_port_stop(engine);
 	close_all(engine, deadline_ns);
 	nupa_engine_lock(engine);

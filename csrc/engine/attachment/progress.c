@@ -7,6 +7,7 @@
 #include "engine/qp/pkey.h"
 #include "engine/transport/responder.h"
 #include "engine/cm/hooks.h"
+#include "engine/wire/wire.h"
 
 /* Messages taken from one channel before the next has its turn. */
 #define BUDGET_MESSAGES 64u
@@ -169,7 +170,7 @@ static void handle_deaths(struct nupa_engine *engine)
 			continue;
 		if (nupa_channel_process_alive(channel))
 			continue;
-		if (channel->rx_open) /* its earlier messages count */
+		if (channel->rx_open && !channel->wired) /* its earlier messages count */
 			nupa_engine_drain(engine, channel, channel->rx.n_lines);
 		if (!channel->broken)
 			nupa_channel_fail(engine, channel);
@@ -211,6 +212,7 @@ static void handle_change(struct nupa_engine *engine)
 	engine->port_epoch_seen = nupa_load_acquire(engine->fabric->port_epoch);
 	nupa_trace_follow(engine);
 	nupa_fault_follow(engine);
+	nupa_wires_follow(engine);
 	nupa_qp_follow_pkeys(engine);
 	nupa_pace_follow(engine);
 	nupa_cm_flush(engine);
@@ -270,6 +272,8 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 		if (unlikely(!nupa_list_empty(&channel->refusals)))
 			nupa_responder_send_refusals(engine, channel);
 	}
+	if (unlikely(engine->wires))
+		handled += nupa_wires_run(engine);
 	if (unlikely(nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen))
 		nupa_channel_scan_contacts(engine);
 	if (unlikely(nupa_load_relaxed(&engine->deaths)))
@@ -290,6 +294,8 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 		nupa_backlog_run(engine, NULL);
 	if (unlikely(!nupa_list_empty(&engine->waiting)))
 		run_waiting(engine);
+	if (unlikely(engine->wire_dirty))
+		nupa_wires_flush(engine);
 	return handled;
 }
 

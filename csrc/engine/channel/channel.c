@@ -3,6 +3,7 @@
 #include "engine/channel/channel.h"
 #include "engine/channel/apart.h"
 #include "segment/control/pkey.h"
+#include "segment/wire.h"
 
 bool nupa_channel_peer_alive(const struct nupa_channel *channel)
 {
@@ -18,6 +19,19 @@ bool nupa_channel_process_alive(const struct nupa_channel *channel)
 	return nupa_channel_peer_alive(channel) &&
 	       nupa_slot_alive(channel->engine->fabric, channel->peer,
 			       nupa_slot_claim(channel->peer_slot));
+}
+
+uint32_t nupa_channel_slot(const struct nupa_engine *engine, uint32_t host, uint32_t qpn)
+{
+	const struct nupa_wire_entry *entry = NULL;
+	int index;
+
+	if (likely(!engine->has_wires))
+		return qpn >> NUPA_QP_INDEX_BITS;
+	index = nupa_wire_of_host(engine->fabric, host);
+	if (index >= 0)
+		entry = nupa_wire_at(engine->fabric, (uint32_t)index);
+	return entry ? nupa_load_relaxed(&entry->slot) : qpn >> NUPA_QP_INDEX_BITS;
 }
 
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host)
@@ -99,6 +113,10 @@ void nupa_channel_bell(struct nupa_channel *channel)
 	/* P3: our message, then `sleeping`.  The sleeper's membarrier stands in for the fence here.
 	 */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (unlikely(channel->fence) && channel->wired) {
+		channel->engine->wire_dirty = true;
+		return;
+	}
 	if (unlikely(channel->fence) && channel->engine->polls_bell) {
 		nupa_bell_call(channel->engine, slot, &channel->rung);
 		return;

@@ -45,6 +45,7 @@ struct nupa_channel {
 	int life_fd;  /* the other end of the peer's pipe; -1: none */
 	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
 	bool apart;   /* it is in a kernel that sees stores by flush and fetch alone */
+	bool wired;   /* to the keeper of a wire: messages become packets (engine/wire) */
 	bool rx_open;
 	bool dma_backed; /* our DMA bytes are backed by memory */
 	bool broken;     /* the peer died, left, or wrote nonsense */
@@ -88,6 +89,8 @@ struct nupa_channel {
 
 /* contact.c */
 struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer);
+/* The slot of the process that has this QP on this host: where that is a wire, its keeper's. */
+uint32_t nupa_channel_slot(const struct nupa_engine *engine, uint32_t host, uint32_t qpn);
 /* The same for a connection that is made now.  A channel to a previous owner of the slot, whose
  * death is not yet noticed here, does not count. */
 struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer);

@@ -7,6 +7,7 @@
 #include "segment/control/pkey.h"
 #include "segment/layout/geometry.h"
 #include "segment/ring/lines.h"
+#include "segment/wire.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -89,8 +90,8 @@ static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
 	nupa_channel_flush_empty(channel, header, lines_bytes);
 	nupa_tx_init(&channel->tx, header, sb->ring_lines, sb->dma_bytes, engine->epoch);
 	channel->tx.apart = channel->apart;
-	error = nupa_mover_probe(engine, channel);
-	nupa_store_relaxed(&header->mover, nupa_window_may_share(engine, channel)
+	error = channel->wired ? 0 : nupa_mover_probe(engine, channel);
+	nupa_store_relaxed(&header->mover, !channel->wired && nupa_window_may_share(engine, channel)
 					       ? NUPA_MOVER_SHARED
 					       : channel->mover);
 	nupa_store_relaxed(&header->pulls, nupa_mover_pulls(channel));
@@ -138,7 +139,8 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->peer_qps = (struct nupa_qp_entry *)(void *)(arena + map.qps_off);
 	channel->peer_mrs = (struct nupa_mr_entry *)(void *)(arena + map.mrs_off);
 	channel->flow = &engine->flows[host];
-	channel->fence = engine->polls_bell || !engine->membarrier;
+	channel->wired = nupa_wire_of_host(engine->fabric, host) >= 0;
+	channel->fence = engine->polls_bell || !engine->membarrier || channel->wired;
 	channel->path_epoch = nupa_load_acquire(engine->fabric->port_epoch) - 1;
 	channel->pkeys_seen = nupa_pkey_sum(engine->fabric, host);
 	nupa_list_init(&channel->refusals);
@@ -192,9 +194,13 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 	/* QPs may still point to a broken one: see nupa_channel_sweep. */
 	channel->older = engine->channels[peer];
 	engine->channels[peer] = channel;
-	open_rx(engine, channel);
+	if (channel->wired)
+		channel->rx_open = channel->faulty = channel->suspect = channel->timed = true;
+	else
+		open_rx(engine, channel);
 	engine->ops->opened(engine, channel);
-	nupa_channel_knock(engine, channel);
+	if (!channel->wired) /* a keeper takes no messages */
+		nupa_channel_knock(engine, channel);
 	return channel;
 }
 
@@ -224,6 +230,8 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 		/* The word is the owner's if the claim is the same before and after. */
 		if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
 		    nupa_load_acquire(&engine->fabric->slots[peer].claim) != claim)
+			contact = 0;
+		if (channel && channel->wired)
 			contact = 0;
 		if (channel && !channel->broken &&
 		    (!nupa_channel_peer_alive(channel) || contact == closed))

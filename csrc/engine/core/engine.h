@@ -41,6 +41,11 @@ struct nupa_engine_ops {
 	void (*opened)(struct nupa_engine *engine, struct nupa_channel *channel);
 	/* Ends a channel whose peer is dead, has left, or wrote nonsense. */
 	void (*fail)(struct nupa_engine *engine, struct nupa_channel *channel);
+	/* Sends what lies in rings to wires; the program does not poll any more; opens the ports
+	 * of all wires, now and when there are more. */
+	void (*wires_flush)(struct nupa_engine *engine);
+	void (*wires_wake)(struct nupa_engine *engine);
+	void (*meet_wires)(struct nupa_engine *engine);
 	/* Whether the producer's thread itself takes from this channel (nupa_net_runs). */
 	bool (*net_runs)(const struct nupa_engine *engine, const struct nupa_channel *channel);
 };
@@ -58,15 +63,19 @@ struct nupa_engine {
 	bool deaths;           /* set by the death watch, without the lock */
 	bool broken;           /* there are broken channels to be swept */
 	bool membarrier;       /* this process takes part in global expedited barriers */
-	bool polls_bell; /* MACHINES: no futex wakes us; nor anything else, if it does not ring */
-	bool rings;      /* it has a doorbell (bell.h), for itself and for ringing others */
-	bool looks;      /* SOFTWARE: no notices of changes arrive; it looks (look.c) */
-	bool fenced;     /* MACHINES: others declared us dead; the slot is not ours any more */
-	bool apart;      /* nupa_engine_attach made it */
-	bool forked;     /* a copy in a child process: nothing of it reaches the fabric */
-	bool fault_duty; /* something is due because of faults: nupa_fault_run */
-	bool poisoned;   /* the message that is being handled is */
-	uint32_t trace;  /* NUPA_TRACE_WORD: what is recorded; 0: nothing */
+	bool polls_bell;  /* MACHINES: no futex wakes us; nor anything else, if it does not ring */
+	bool rings;       /* it has a doorbell (bell.h), for itself and for ringing others */
+	bool looks;       /* SOFTWARE: no notices of changes arrive; it looks (look.c) */
+	bool fenced;      /* MACHINES: others declared us dead; the slot is not ours any more */
+	bool apart;       /* nupa_engine_attach made it */
+	bool forked;      /* a copy in a child process: nothing of it reaches the fabric */
+	bool fault_duty;  /* something is due because of faults: nupa_fault_run */
+	bool poisoned;    /* the message that is being handled is */
+	bool wire_dirty;  /* messages lie in rings to wires: ops->wires_flush */
+	bool has_wires;   /* as the table was when we looked */
+	bool meets_wires; /* packets may come from any of them */
+	struct nupa_wire *wires;        /* engine/wire; NULL: no port to one is open */
+	uint32_t trace;                 /* NUPA_TRACE_WORD: what is recorded; 0: nothing */
 	struct nupa_recorder *recorder; /* record.h; NULL: the program is not recorded */
 	struct nupa_list ack_pending;   /* struct nupa_qp.ack_link */
 	struct nupa_list waiting;       /* struct nupa_qp.wait_link */

@@ -382,6 +382,7 @@ struct nupa_qp {
 	struct nupa_list job_link; /* engine->reading */
 	uint32_t jobs_head, jobs_tail;
 	uint32_t n_answers;
+	uint32_t msn; /* by a wire: messages executed (IBTA 9.7.5.1.1) */
 	uint8_t nak_syndrome;
 	bool drop_message; /* UC: rest of a message whose start was dropped */
 	bool uc_met;       /* UC: a message has come, so PSNs go on from there */

@@ -24,6 +24,12 @@ static inline uint32_t nupa_qp_mtu_bytes(const struct nupa_qp *qp)
 	return 128u << qp->attr.path_mtu;
 }
 
+/* How many packets it takes: one at least. */
+static inline uint32_t nupa_packets(uint32_t bytes, uint32_t mtu_bytes)
+{
+	return bytes ? (bytes - 1) / mtu_bytes + 1 : 1;
+}
+
 static inline struct nupa_wqe *nupa_sq_wqe(struct nupa_sq *sq, uint64_t index)
 {
 	return (struct nupa_wqe *)(sq->ring + (size_t)(index & sq->mask) * sq->stride);

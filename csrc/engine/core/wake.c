@@ -49,6 +49,8 @@ void nupa_port_takes_over(struct nupa_engine *engine)
 		return;
 	nupa_store_relaxed(&engine->app_drives, false);
 	nupa_port_wake_hard(engine);
+	if (unlikely(engine->wires))
+		engine->ops->wires_wake(engine);
 }
 
 /* A full fence of every registered process of the fabric, at this instant.  The others (struct

@@ -44,6 +44,8 @@ uint64_t nupa_fault_release_held(struct nupa_engine *engine, struct nupa_channel
 
 /* fault_view.c: takes over the table of faults as it is now; executes what is due. */
 void nupa_fault_follow(struct nupa_engine *engine);
+/* Timers of requesters may run from now on, without a fault. */
+void nupa_fault_need(struct nupa_engine *engine);
 void nupa_fault_run(struct nupa_engine *engine);
 uint64_t nupa_fault_next_timer_ns(const struct nupa_engine *engine);
 /* The faults on the way to and from this peer. */

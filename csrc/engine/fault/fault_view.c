@@ -85,7 +85,7 @@ void nupa_fault_look(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	uint64_t to_peer;
 
-	if (!engine->faults)
+	if (!engine->faults || channel->wired)
 		return;
 	to_peer = faults_between(engine, engine->host, channel->peer_host);
 	channel->rx_faults = faults_between(engine, channel->peer_host, engine->host);
@@ -110,6 +110,12 @@ static bool make_view(struct nupa_engine *engine)
 	nupa_list_init(&engine->faults->retries);
 	nupa_list_init(&engine->faults->stuck);
 	return true;
+}
+
+void nupa_fault_need(struct nupa_engine *engine)
+{
+	if (!make_view(engine))
+		abort(); /* without timers what a wire loses would hang its QP */
 }
 
 void nupa_fault_follow(struct nupa_engine *engine)

@@ -34,8 +34,9 @@ static void judge_ack(struct nupa_judged *j, struct nupa_msg *msg)
 	uint8_t kind = j->packet->syndrome >> 5 & 3, value = j->packet->syndrome & 31;
 	uint64_t acked;
 
-	if (!was_sent(j->qp, j->packet->psn) || kind == 2 ||
-	    (kind == KIND_NAK && value >= NAK_CODES)) {
+	if (!(j->wire_host < 0 ? was_sent(j->qp, j->packet->psn)
+			       : nupa_psn_diff(j->packet->psn, j->qp->next_psn) < 0) ||
+	    kind == 2 || (kind == KIND_NAK && value >= NAK_CODES)) {
 		nupa_judged_drop(j, NUPA_INJECT_UNASKED);
 		return;
 	}
@@ -78,6 +79,38 @@ static bool fits_read(const struct nupa_judged *j, const struct nupa_wqe *wqe)
 			  packet->payload_bytes < left_bytes;
 }
 
+/* By a wire the PSN says which part of a READ's data it is. */
+static void judge_read_response(struct nupa_judged *j, struct nupa_msg *msg)
+{
+	struct nupa_qp *qp = j->qp;
+	const struct nupa_roce_packet *packet = j->packet;
+	const struct nupa_wqe *wqe = nupa_requester_response_awaited(qp);
+	uint32_t mtu_bytes = nupa_qp_mtu_bytes(qp);
+	uint64_t offset, left;
+
+	msg->op = NUPA_OP_READ_RESP;
+	msg->length_bytes = packet->payload_bytes;
+	if (!wqe || wqe->opcode != IBV_WR_RDMA_READ ||
+	    nupa_psn_diff(packet->psn, wqe->first_psn) < 0 ||
+	    nupa_psn_diff(packet->psn, qp->next_psn) >= 0) {
+		nupa_judged_drop(j, NUPA_INJECT_UNASKED);
+		return;
+	}
+	offset = (uint64_t)nupa_psn_diff(packet->psn, wqe->first_psn) * mtu_bytes;
+	left = offset < wqe->length_bytes ? wqe->length_bytes - offset : 0;
+	if (nupa_psn_diff(packet->psn, wqe->last_psn) <= 0) {
+		if (packet->payload_bytes != (left < mtu_bytes ? left : mtu_bytes)) {
+			nupa_judged_count(j, NUPA_INJECT_LENGTH, &j->engine->hw->rx_invalid);
+			return;
+		}
+		msg->psn = nupa_psn_of(qp->incarnation, wqe->first_psn);
+	} /* else: the response to a later request, so this one's is lost */
+	msg->total_bytes = wqe->length_bytes;
+	msg->offset_bytes = offset;
+	nupa_judged_record(j, msg);
+	nupa_requester_read_resp(qp, msg, j->payload);
+}
+
 static void judge_response(struct nupa_judged *j, struct nupa_msg *msg)
 {
 	const struct nupa_wqe *wqe = nupa_requester_awaited(j->qp, j->packet->psn);
@@ -114,6 +147,8 @@ void nupa_judge_answer(struct nupa_judged *j)
 		nupa_judged_drop(j, NUPA_INJECT_UNASKED); /* it never asked */
 	else if (nupa_operation_of(j->packet) == OPERATION_ACK)
 		judge_ack(j, &msg);
+	else if (j->wire_host >= 0 && nupa_operation_of(j->packet) != OPERATION_ATOMIC_ACK)
+		judge_read_response(j, &msg);
 	else
 		judge_response(j, &msg);
 }

@@ -23,6 +23,11 @@ bool nupa_inject_receive(struct nupa_engine *engine, struct nupa_channel *channe
 			 const struct nupa_msg *msg, const uint8_t *payload);
 bool nupa_inject_verdict(struct nupa_engine *engine, const struct nupa_channel *channel,
 			 const struct nupa_msg *msg);
+/* A packet that came by the wire of this host, judged as one that was injected; the caller has
+ * checked where it came from. */
+enum nupa_inject_verdict nupa_inject_by_wire(struct nupa_engine *engine, uint32_t host,
+					     const struct nupa_roce_packet *packet,
+					     const uint8_t *payload);
 /* The verdict on a packet that does not get here: enum nupa_inject_reason. */
 void nupa_inject_drop(struct nupa_channel *channel, const struct nupa_msg *msg, uint32_t reason);
 void nupa_inject_lose_peer(struct nupa_injector *injector, uint32_t peer);

@@ -49,6 +49,7 @@ enum nupa_operation {
 struct nupa_judged {
 	struct nupa_engine *engine;
 	uint32_t from; /* slot of the injector */
+	int wire_host; /* it came by this host's wire; -1: it was injected */
 	const struct nupa_roce_packet *packet;
 	const uint8_t *payload;
 	struct nupa_qp *qp;

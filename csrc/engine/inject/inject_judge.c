@@ -111,7 +111,7 @@ static bool headers_pass(struct nupa_judged *j)
 		nupa_judged_count(j, NUPA_INJECT_ICRC, &hw->rx_icrc_errors);
 	else if (packet->version != 0)
 		nupa_judged_count(j, NUPA_INJECT_VERSION, &hw->rx_invalid);
-	else if (host_of(j, packet->destination) != (int)j->engine->host)
+	else if (j->wire_host < 0 && host_of(j, packet->destination) != (int)j->engine->host)
 		nupa_judged_count(j, NUPA_INJECT_NO_HOST, &hw->rx_invalid);
 	else if (!qp || qp->state < lowest || qp->state > IBV_QPS_SQE)
 		nupa_judged_count(j, NUPA_INJECT_NO_QP, &hw->rx_invalid);
@@ -121,7 +121,8 @@ static bool headers_pass(struct nupa_judged *j)
 		nupa_judged_count(j, NUPA_INJECT_OPCODE, &hw->rx_invalid);
 	else if (!nupa_pkeys_match((uint16_t)packet->pkey, qp->pkey))
 		nupa_judged_count(j, NUPA_INJECT_PKEY, &hw->pkey_violations);
-	else if (qp->type != IBV_QPT_UD && host_of(j, packet->source) != (int)qp->dest_host)
+	else if (qp->type != IBV_QPT_UD && (j->wire_host < 0 ? host_of(j, packet->source)
+							     : j->wire_host) != (int)qp->dest_host)
 		nupa_judged_count(j, NUPA_INJECT_SOURCE, &hw->rx_invalid);
 	else
 		return true;
@@ -139,6 +140,21 @@ static void judge(struct nupa_judged *j)
 		judge_datagram(j);
 	else
 		nupa_judge_connected(j);
+}
+
+enum nupa_inject_verdict nupa_inject_by_wire(struct nupa_engine *engine, uint32_t host,
+					     const struct nupa_roce_packet *packet,
+					     const uint8_t *payload)
+{
+	struct nupa_inject_result result = { .expected_psn = UINT32_MAX };
+	struct nupa_judged j = { .engine = engine,
+				 .wire_host = (int)host,
+				 .packet = packet,
+				 .payload = payload,
+				 .result = &result };
+
+	judge(&j);
+	return result.verdict;
 }
 
 /* --- the message that brings it ------------------------------------------------------ */
@@ -210,6 +226,7 @@ bool nupa_inject_receive(struct nupa_engine *engine, struct nupa_channel *channe
 	} came;
 	struct nupa_judged j = { .engine = engine,
 				 .from = channel->peer,
+				 .wire_host = -1,
 				 .packet = &came.packet,
 				 .payload = came.payload,
 				 .result = &result };

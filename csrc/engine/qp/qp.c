@@ -29,6 +29,8 @@ void nupa_qp_settle(struct nupa_qp *qp)
 
 void nupa_qp_reset(struct nupa_qp *qp)
 {
+	if (unlikely(qp->engine->wire_dirty)) /* packets are made of messages and their QPs */
+		qp->engine->ops->wires_flush(qp->engine);
 	nupa_requester_stop_waiting(qp);
 	nupa_responder_reset(qp);
 	if (qp->send_cq)
@@ -44,6 +46,7 @@ void nupa_qp_reset(struct nupa_qp *qp)
 		qp->xrc_part->away = qp->xrc_part->resync = false;
 	qp->peer = NULL;
 	qp->dest_qpn = 0;
+	qp->msn = 0;
 	qp->last_wqe_event = qp->comm_est = qp->sqd_notify = false;
 	qp->partner_gone = qp->partner_lost = qp->lost_in_rtr = false;
 	memset(&qp->attr, 0, sizeof(qp->attr));
@@ -177,8 +180,8 @@ static void take_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 /* First contact is made here, so that the death of a silent peer is noticed as well. */
 static void meet_peer(struct nupa_qp *qp)
 {
-	struct nupa_channel *channel =
-	    nupa_channel_meet(qp->engine, qp->dest_qpn >> NUPA_QP_INDEX_BITS);
+	struct nupa_channel *channel = nupa_channel_meet(
+	    qp->engine, nupa_channel_slot(qp->engine, qp->dest_host, qp->dest_qpn));
 
 	if (channel && channel->peer_host == qp->dest_host)
 		qp->channel = channel;
@@ -208,6 +211,8 @@ static void enter_state(struct nupa_qp *qp, enum ibv_qp_state from, enum ibv_qp_
 		nupa_record_qp(qp);
 	if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && qp->type != IBV_QPT_UD)
 		meet_peer(qp);
+	if (to == IBV_QPS_RTR && qp->type == IBV_QPT_UD && qp->engine->has_wires)
+		qp->engine->ops->meet_wires(qp->engine);
 	if (to == IBV_QPS_RTS)
 		nupa_requester_run(qp);
 	if (to == IBV_QPS_SQD && qp->sqd_notify && nupa_sq_drained(&qp->sq)) {

@@ -118,6 +118,8 @@ static int wr_complete(struct ibv_qp_ex *ibv)
 		nupa_record_built(qp, begun_ticks, builder->first,
 				  error ? builder->first : builder->next);
 	builder->building = false;
+	if (unlikely(qp->engine->wire_dirty))
+		qp->engine->ops->wires_flush(qp->engine);
 	nupa_engine_unlock(qp->engine);
 	return error;
 }

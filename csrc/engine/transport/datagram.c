@@ -5,7 +5,6 @@
 
 bool nupa_datagram_issue(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 {
-	uint32_t peer = wqe->dest_qpn >> NUPA_QP_INDEX_BITS;
 	struct nupa_channel *channel;
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans, dma_bytes;
@@ -30,7 +29,8 @@ bool nupa_datagram_issue(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t inde
 	}
 	if (!nupa_sq_local_spans(qp, wqe, spans, &n_spans))
 		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_PROT_ERR);
-	channel = nupa_channel_get(qp->engine, peer);
+	channel = nupa_channel_get(qp->engine,
+				   nupa_channel_slot(qp->engine, wqe->ah_host, wqe->dest_qpn));
 	/* No such QP, another host's, or no path: a datagram is lost without an error. */
 	if (!channel || channel->broken || channel->peer_host != wqe->ah_host)
 		goto out;

@@ -17,7 +17,8 @@ void nupa_partner_leave(struct nupa_qp *qp)
 	struct nupa_channel *channel = qp->channel;
 	struct nupa_msg *msg;
 
-	if (qp->type != IBV_QPT_RC || qp->state < IBV_QPS_RTR || !channel || channel->broken)
+	if (qp->type != IBV_QPT_RC || qp->state < IBV_QPS_RTR || !channel || channel->broken ||
+	    channel->wired)
 		return;
 	msg = nupa_tx_reserve(&channel->tx, 0, NULL);
 	if (!msg)
@@ -117,7 +118,7 @@ void nupa_partner_explain(const struct nupa_qp *qp)
 	char own[NUPA_PKEYS_TEXT_BYTES], others[NUPA_PKEYS_TEXT_BYTES];
 	const struct nupa_qp_entry *partner;
 
-	if (!channel || channel->broken)
+	if (!channel || channel->broken || channel->wired)
 		return;
 	partner = partner_of(qp, channel);
 	if (!channel->parted && (!partner || nupa_load_relaxed(&partner->qpn) != qp->dest_qpn ||
@@ -135,8 +136,11 @@ void nupa_partner_explain(const struct nupa_qp *qp)
 
 bool nupa_responder_awaited(const struct nupa_qp *qp)
 {
-	const struct nupa_qp_entry *partner = partner_of(qp, qp->channel);
+	const struct nupa_qp_entry *partner;
 
+	if (qp->channel->wired) /* its buffers are not here */
+		return true;
+	partner = partner_of(qp, qp->channel);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return partner && nupa_load_relaxed(&partner->qpn) == qp->dest_qpn &&
 	       nupa_load_relaxed(&partner->incarnation) == qp->peer_incarnation &&
@@ -150,6 +154,10 @@ void nupa_responder_meet(struct nupa_qp *qp)
 
 	if (qp->peer_incarnation != NUPA_PEER_UNKNOWN || !channel || channel->broken)
 		return;
+	if (channel->wired) { /* packets have no incarnation */
+		qp->peer_incarnation = 0;
+		return;
+	}
 	partner = partner_of(qp, channel);
 	if (partner)
 		nupa_responder_meet_incarnation(qp, channel,

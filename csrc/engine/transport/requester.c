@@ -183,6 +183,20 @@ static const uint8_t kind_of[] = {
 	[IBV_WR_FLUSH] = NUPA_ATOMIC_FLUSH,
 };
 
+/* IBTA 9.7.4.1.1: by a wire a READ takes as many PSNs as its response has packets, and what is
+ * asked for again keeps those that it had. */
+static void set_psns(const struct nupa_qp *qp, struct nupa_wqe *wqe)
+{
+	const uint32_t mtu_bytes = nupa_qp_mtu_bytes(qp);
+
+	wqe->first_psn = wqe->last_psn = qp->next_psn;
+	if (likely(!qp->channel->wired) || wqe->opcode != IBV_WR_RDMA_READ)
+		return;
+	wqe->first_psn = (qp->next_psn - wqe->moved_bytes / mtu_bytes) & 0xffffff;
+	wqe->last_psn =
+	    nupa_psn_add(wqe->first_psn, nupa_packets(wqe->length_bytes, mtu_bytes) - 1);
+}
+
 static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
 			  uint32_t n_spans)
 {
@@ -212,7 +226,7 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	msg = nupa_issue_reserve(qp, 0, 0, NULL);
 	if (!msg)
 		return false;
-	wqe->first_psn = wqe->last_psn = qp->next_psn;
+	set_psns(qp, wqe);
 	wqe->by_message = 1;
 	if (wqe->opcode == IBV_WR_RDMA_READ) { /* again: what has not come yet */
 		nupa_request_fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
@@ -229,6 +243,7 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 		};
 	}
 	nupa_request_publish(qp, msg, 0);
+	qp->next_psn = nupa_psn_add(wqe->last_psn, 1);
 	qp->reads_outstanding++;
 	nupa_issued(qp, wqe, NUPA_WQE_SENT);
 	return true;
@@ -325,7 +340,8 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 		return true;
 	}
 	if (unlikely(!channel)) {
-		channel = nupa_channel_get(qp->engine, qp->dest_qpn >> NUPA_QP_INDEX_BITS);
+		channel = nupa_channel_get(
+		    qp->engine, nupa_channel_slot(qp->engine, qp->dest_host, qp->dest_qpn));
 		if (channel && channel->peer_host != qp->dest_host)
 			channel = NULL; /* the address and the number do not belong together */
 		if (!channel && qp->type == IBV_QPT_RC)

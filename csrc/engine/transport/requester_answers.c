@@ -84,6 +84,9 @@ static void rewind_from(struct nupa_qp *qp, uint64_t index, uint32_t psn)
 	uint32_t offset = part_offset(first, psn);
 
 	qp->next_psn = offset ? psn : first->first_psn;
+	if (unlikely(qp->channel && qp->channel->wired) && first->opcode == IBV_WR_RDMA_READ)
+		qp->next_psn =
+		    nupa_psn_add(qp->next_psn, first->moved_bytes / nupa_qp_mtu_bytes(qp));
 	for (uint64_t i = index; i != end; i++) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
 
@@ -318,6 +321,13 @@ static uint64_t oldest_response_op(struct nupa_qp *qp)
 			break;
 	}
 	return i;
+}
+
+struct nupa_wqe *nupa_requester_response_awaited(struct nupa_qp *qp)
+{
+	uint64_t index = oldest_response_op(qp);
+
+	return index != qp->sq.issued ? nupa_sq_wqe(&qp->sq, index) : NULL;
 }
 
 /* The response we wait for next: responses come in the order of their requests. */

@@ -243,6 +243,16 @@ static bool execute(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_
 						     : handle_atomic(qp, msg);
 }
 
+/* How many PSNs an executed request takes: by a wire a READ has those of its response. */
+static uint32_t psns_of(struct nupa_qp *qp, const struct nupa_msg *msg)
+{
+	if (likely(!qp->channel || !qp->channel->wired))
+		return 1;
+	qp->msn += (msg->flags & NUPA_F_LAST) != 0;
+	return msg->op == NUPA_OP_READ ? nupa_packets(msg->reth.total_bytes, nupa_qp_mtu_bytes(qp))
+				       : 1;
+}
+
 bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)
 {
 	bool done = false;
@@ -267,7 +277,7 @@ bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const u
 		if (done) {
 			qp->steady_rx = !qp->xrc && qp->channel && !qp->channel->faulty &&
 					(qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS);
-			qp->expected_psn = nupa_psn_add(qp->expected_psn, 1);
+			qp->expected_psn = nupa_psn_add(qp->expected_psn, psns_of(qp, msg));
 			if (msg->op == NUPA_OP_READ || msg->op == NUPA_OP_ATOMIC)
 				nupa_responder_run_jobs(qp);
 			else

@@ -159,7 +159,8 @@ static void refuse_what_is_owed(struct nupa_qp *qp)
 	bool reading = qp->jobs_head != qp->jobs_tail;
 	struct nupa_refusal *refusal;
 
-	if (!qp->channel || qp->channel->broken || (nupa_list_empty(&qp->ack_link) && !reading))
+	if (!qp->channel || qp->channel->broken || qp->channel->wired ||
+	    (nupa_list_empty(&qp->ack_link) && !reading))
 		return;
 	refusal = refusal_of(qp->channel, qp->dest_qpn);
 	refusal->dest_qpn = qp->ibv.qp_num;

@@ -87,6 +87,8 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		msg->dest_qpn = qp->dest_qpn;
 		msg->src_qpn = qp->ibv.qp_num;
 		msg->psn = nupa_psn_of(qp->peer_incarnation, job->psn);
+		if (unlikely(channel->wired))
+			msg->psn = nupa_psn_add(job->psn, job->sent_bytes / nupa_qp_mtu_bytes(qp));
 		msg->length_bytes = chunk;
 		msg->original = job->raddr;
 		msg->total_bytes = job->total_bytes;

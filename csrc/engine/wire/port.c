@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Ports to wires: opened with the help of the keeper, run by a thread each while the program does
+ * not poll. */
+#define _GNU_SOURCE
+#include "base/hint.h"
+#include "engine/fault/fault_internal.h"
+#include "engine/wire/wire_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define KEEPER_PATIENCE_S 2
+#define SUPERVISE_NS 1000000 /* how soon the thread sees that the program polls no more */
+
+/* --- the thread ---------------------------------------------------------------------- */
+
+static void run(struct nupa_wire *wire)
+{
+	struct nupa_engine *engine = wire->engine;
+
+	nupa_engine_lock(engine);
+	if (!nupa_load_relaxed(&wire->stop)) {
+		(void)nupa_wire_receive_kept(wire);
+		(void)engine->ops->progress(engine);
+		nupa_wires_flush(engine);
+	}
+	nupa_engine_unlock(engine);
+}
+
+static void *wire_thread(void *arg)
+{
+	struct nupa_wire *wire = arg;
+	const struct timespec supervise = { .tv_nsec = SUPERVISE_NS };
+
+	prctl(PR_SET_NAME, "nupa-wire");
+	while (!nupa_load_acquire(&wire->stop)) {
+		bool drives = nupa_load_relaxed(&wire->engine->app_drives);
+		struct pollfd fds[] = {
+			{ .fd = wire->wake, .events = POLLIN },
+			{ .fd = wire->keeper, .events = POLLIN },
+			{ .fd = wire->udp,
+			  .events =
+			      (short)(POLLIN | (nupa_load_relaxed(&wire->blocked) ? POLLOUT : 0)) },
+		};
+		uint64_t count;
+
+		/* The socket is the program's while it polls. */
+		if (ppoll(fds, drives ? 2 : 3, drives ? &supervise : NULL, NULL) <= 0)
+			continue;
+		if (fds[0].revents)
+			(void)!read(wire->wake, &count, sizeof(count));
+		if (fds[1].revents & (POLLHUP | POLLERR)) { /* the death watch tells of its end */
+			(void)!read(wire->wake, &count, sizeof(count));
+			break;
+		}
+		run(wire);
+	}
+	nupa_store_release(&wire->done, true);
+	return NULL;
+}
+
+static int start_thread(struct nupa_wire *wire)
+{
+	sigset_t all, old;
+	int error;
+
+	sigfillset(&all); /* signals are the program's */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = pthread_create(&wire->thread, NULL, wire_thread, wire);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -error;
+}
+
+/* --- the keeper ---------------------------------------------------------------------- */
+
+/* The welcome, and the socket beside it; 0 or -errno. */
+static int take_welcome(struct nupa_wire *wire)
+{
+	struct nupa_wire_welcome welcome;
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec piece = { &welcome, sizeof(welcome) };
+	struct msghdr msg = { .msg_iov = &piece,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+	struct cmsghdr *header;
+	const ssize_t n = recvmsg(wire->keeper, &msg, MSG_CMSG_CLOEXEC);
+
+	if (n < 0)
+		return -errno;
+	header = CMSG_FIRSTHDR(&msg);
+	if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+	    header->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&wire->udp, CMSG_DATA(header), sizeof(int));
+	if (n != (ssize_t)sizeof(welcome) || welcome.magic != NUPA_WIRE_MAGIC ||
+	    welcome.version != NUPA_WIRE_VERSION)
+		return -EPROTO;
+	return welcome.status > 4095 ? -EPROTO : -(int)welcome.status;
+}
+
+/* Joins: 0 or -errno. */
+static int join(struct nupa_wire *wire)
+{
+	const struct nupa_engine *engine = wire->engine;
+	const struct nupa_wire_hello hello = { .magic = NUPA_WIRE_MAGIC,
+					       .version = NUPA_WIRE_VERSION,
+					       .slot = engine->slot_index,
+					       .epoch = engine->epoch };
+	const struct timeval patience = { .tv_sec = KEEPER_PATIENCE_S };
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	_Static_assert(sizeof(address.sun_path) >= NUPA_WIRE_SOCKET_BYTES, "a path fits");
+	memcpy(address.sun_path, wire->entry->socket, NUPA_WIRE_SOCKET_BYTES);
+	address.sun_path[NUPA_WIRE_SOCKET_BYTES - 1] = 0;
+	wire->keeper = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (wire->keeper < 0)
+		return -errno;
+	(void)setsockopt(wire->keeper, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	(void)setsockopt(wire->keeper, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	if (connect(wire->keeper, (struct sockaddr *)&address, sizeof(address)) ||
+	    send(wire->keeper, &hello, sizeof(hello), MSG_NOSIGNAL) != (ssize_t)sizeof(hello))
+		return errno ? -errno : -EPROTO;
+	return take_welcome(wire);
+}
+
+static void set_addresses(struct nupa_wire *wire)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	uint8_t remote[16], local[16];
+
+	memcpy(remote, wire->entry->remote, sizeof(remote));
+	memcpy(local, wire->entry->local, sizeof(local));
+	memcpy(wire->out.src, local, sizeof(local));
+	memcpy(wire->out.dst, remote, sizeof(remote));
+	memcpy(wire->in.src, remote, sizeof(remote));
+	memcpy(wire->in.dst, local, sizeof(local));
+	wire->out.src_port = wire->in.src_port = NUPA_WIRE_UDP_PORT;
+	wire->ipv4 = !memcmp(remote, mapped, sizeof(mapped));
+	if (wire->ipv4) {
+		wire->to.v4.sin_family = AF_INET;
+		wire->to.v4.sin_port = htons(NUPA_WIRE_UDP_PORT);
+		memcpy(&wire->to.v4.sin_addr, remote + 12, 4);
+	} else {
+		wire->to.v6.sin6_family = AF_INET6;
+		wire->to.v6.sin6_port = htons(NUPA_WIRE_UDP_PORT);
+		memcpy(&wire->to.v6.sin6_addr, remote, 16);
+	}
+}
+
+/* --- ports --------------------------------------------------------------------------- */
+
+static void free_wire(struct nupa_wire *wire)
+{
+	const int fds[] = { wire->keeper, wire->udp, wire->wake };
+
+	for (int i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(wire);
+}
+
+static struct nupa_wire *make_wire(struct nupa_engine *engine, struct nupa_channel *channel,
+				   struct nupa_wire_entry *entry)
+{
+	const struct nupa_superblock *sb = &engine->fabric->geometry;
+	struct nupa_wire *wire = calloc(1, sizeof(*wire));
+
+	if (!wire)
+		return NULL;
+	wire->engine = engine;
+	wire->channel = channel;
+	wire->entry = entry;
+	wire->host = channel->peer_host;
+	wire->keeper = wire->udp = -1;
+	wire->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	nupa_rx_init(&wire->rx, channel->tx.header, sb->ring_lines, sb->dma_bytes, engine->epoch);
+	set_addresses(wire);
+	for (uint32_t i = 0; i < NUPA_WIRE_BATCH; i++) {
+		struct nupa_wire_in *in = &wire->ins[i];
+
+		in->piece = (struct iovec){ in->bytes, sizeof(in->bytes) };
+		wire->in_headers[i].msg_hdr = (struct msghdr){ .msg_name = &in->from,
+							       .msg_iov = &in->piece,
+							       .msg_iovlen = 1 };
+	}
+	return wire;
+}
+
+/* Frees those whose threads have ended. */
+static void sweep(struct nupa_engine *engine)
+{
+	struct nupa_wire **at = &engine->wires;
+
+	while (*at) {
+		struct nupa_wire *wire = *at;
+
+		if (wire->channel || !nupa_load_acquire(&wire->done)) {
+			at = &wire->next;
+			continue;
+		}
+		*at = wire->next;
+		pthread_join(wire->thread, NULL);
+		free_wire(wire);
+	}
+}
+
+void nupa_wire_opened(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	int index = nupa_wire_of_host(engine->fabric, channel->peer_host);
+	struct nupa_wire_entry *entry =
+	    index < 0 ? NULL : nupa_wire_at(engine->fabric, (uint32_t)index);
+	struct nupa_wire *wire;
+	int error;
+
+	nupa_fault_need(engine); /* its list of timers */
+	sweep(engine);
+	wire = entry ? make_wire(engine, channel, entry) : NULL;
+	if (!wire)
+		return; /* what is sent gets lost, and its sender is told by its timer */
+	error = wire->wake < 0 ? -errno : join(wire);
+	if (!error)
+		error = start_thread(wire);
+	if (error) {
+		nupa_hint("host %s is a wire, whose keeper at %.107s does not let this process "
+			  "send (%s): see `nupa show`",
+			  engine->fabric->hosts[channel->peer_host].name, entry->socket,
+			  strerror(-error));
+		free_wire(wire);
+		return;
+	}
+	wire->next = engine->wires;
+	engine->wires = wire;
+}
+
+static void stop(struct nupa_wire *wire)
+{
+	wire->channel = NULL;
+	nupa_store_release(&wire->stop, true);
+	(void)!write(wire->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+void nupa_wire_closed(struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
+		if (wire->channel == channel)
+			stop(wire);
+}
+
+void nupa_wires_stop(struct nupa_engine *engine)
+{
+	struct nupa_wire *wire;
+
+	nupa_engine_lock(engine);
+	for (wire = engine->wires; wire; wire = wire->next)
+		stop(wire);
+	nupa_engine_unlock(engine);
+	while ((wire = engine->wires)) {
+		engine->wires = wire->next;
+		pthread_join(wire->thread, NULL);
+		free_wire(wire);
+	}
+}
+
+void nupa_wires_wake(struct nupa_engine *engine)
+{
+	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
+		(void)!write(wire->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+/* --- the table ----------------------------------------------------------------------- */
+
+void nupa_wires_follow(struct nupa_engine *engine)
+{
+	engine->has_wires = false;
+	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++)
+		if (nupa_wire_at(engine->fabric, i))
+			engine->has_wires = true;
+	if (engine->meets_wires)
+		nupa_wires_meet(engine);
+}
+
+void nupa_wires_meet(struct nupa_engine *engine)
+{
+	engine->meets_wires = true;
+	for (uint32_t i = 0; engine->has_wires && i < NUPA_WIRES_MAX; i++) {
+		const struct nupa_wire_entry *entry = nupa_wire_at(engine->fabric, i);
+		uint32_t slot = entry ? nupa_load_relaxed(&entry->slot) : engine->slot_index;
+
+		if (slot != engine->slot_index)
+			(void)nupa_channel_meet(engine, slot);
+	}
+}
+
+/* --- runs ---------------------------------------------------------------------------- */
+
+void nupa_wires_flush(struct nupa_engine *engine)
+{
+	engine->wire_dirty = false;
+	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
+		nupa_wire_flush(wire);
+}
+
+uint32_t nupa_wires_run(struct nupa_engine *engine)
+{
+	uint32_t handled = 0;
+
+	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
+		if (wire->channel)
+			handled += nupa_wire_receive(wire);
+	return handled;
+}

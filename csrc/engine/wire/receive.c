@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Packets out of the sockets, to the judges.  All of it is hostile until it is checked. */
+#include "engine/inject/inject_engine.h"
+#include "engine/wire/wire_internal.h"
+
+#include <errno.h>
+
+/* IBTA A17.9.3: only what the other end of the wire sends. */
+static bool is_from_there(const struct nupa_wire *wire, const struct nupa_wire_in *in)
+{
+	if (wire->ipv4)
+		return in->from.v4.sin_family == AF_INET &&
+		       in->from.v4.sin_addr.s_addr == wire->to.v4.sin_addr.s_addr;
+	return in->from.v6.sin6_family == AF_INET6 &&
+	       !memcmp(&in->from.v6.sin6_addr, &wire->to.v6.sin6_addr, 16);
+}
+
+static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, bool identified,
+		  const uint8_t *bytes, uint32_t n)
+{
+	struct nupa_roce_packet packet;
+	const uint8_t *payload;
+
+	if (!nupa_roce_read(bytes, n, &packet, &payload)) {
+		__atomic_fetch_add(&wire->entry->malformed, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	memcpy(packet.source, path->src, sizeof(packet.source));
+	memcpy(packet.destination, path->dst, sizeof(packet.destination));
+	packet.traffic_class = path->tos;
+	packet.hop_limit = path->ttl;
+	if (identified ? nupa_icrc_right(path, bytes, n) : nupa_icrc_plausible(path, bytes, n))
+		packet.flags |= NUPA_ROCE_ICRC_RIGHT;
+	else
+		__atomic_fetch_add(&wire->entry->icrc_errors, 1, __ATOMIC_RELAXED);
+	(void)nupa_inject_by_wire(wire->engine, wire->host, &packet, payload);
+}
+
+uint32_t nupa_wire_receive(struct nupa_wire *wire)
+{
+	uint64_t bytes = 0;
+	int n;
+
+	if (wire->udp < 0)
+		return 0;
+	for (uint32_t i = 0; i < NUPA_WIRE_BATCH; i++)
+		wire->in_headers[i].msg_hdr.msg_namelen = sizeof(wire->ins[i].from);
+	n = recvmmsg(wire->udp, wire->in_headers, NUPA_WIRE_BATCH, MSG_DONTWAIT, NULL);
+	if (n <= 0)
+		return 0;
+	for (int i = 0; i < n; i++) {
+		const struct nupa_wire_in *in = &wire->ins[i];
+		struct nupa_roce_path path = wire->in;
+
+		bytes += wire->in_headers[i].msg_len;
+		if (!is_from_there(wire, in)) {
+			__atomic_fetch_add(&wire->entry->foreign, 1, __ATOMIC_RELAXED);
+			continue;
+		}
+		path.src_port = ntohs(wire->ipv4 ? in->from.v4.sin_port : in->from.v6.sin6_port);
+		if (wire->in_headers[i].msg_hdr.msg_flags & MSG_TRUNC)
+			__atomic_fetch_add(&wire->entry->malformed, 1, __ATOMIC_RELAXED);
+		else
+			judge(wire, &path, false, in->bytes, wire->in_headers[i].msg_len);
+	}
+	__atomic_fetch_add(&wire->entry->received_packets, (uint64_t)n, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&wire->entry->received_bytes, bytes, __ATOMIC_RELAXED);
+	return (uint32_t)n;
+}
+
+uint32_t nupa_wire_receive_kept(struct nupa_wire *wire)
+{
+	struct {
+		struct nupa_wire_envelope envelope;
+		uint8_t bytes[NUPA_WIRE_PACKET_MAX_BYTES];
+	} came;
+	uint32_t taken = 0;
+
+	while (taken < NUPA_WIRE_BATCH) {
+		const ssize_t n = recv(wire->keeper, &came, sizeof(came), MSG_DONTWAIT);
+		struct nupa_roce_path path = wire->in;
+
+		if (n <= 0)
+			break;
+		taken++;
+		if ((size_t)n < sizeof(came.envelope) ||
+		    came.envelope.bytes != (size_t)n - sizeof(came.envelope))
+			continue;
+		memcpy(path.src, came.envelope.src, sizeof(path.src));
+		memcpy(path.dst, came.envelope.dst, sizeof(path.dst));
+		if (memcmp(path.src, wire->in.src, sizeof(path.src)))
+			continue;
+		path.src_port = came.envelope.src_port;
+		path.identification = came.envelope.identification;
+		path.tos = came.envelope.tos;
+		path.ttl = came.envelope.ttl;
+		judge(wire, &path, came.envelope.flags & NUPA_WIRE_IDENTIFIED, came.bytes,
+		      came.envelope.bytes);
+	}
+	return taken;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Messages out of the ring, as packets into the socket. */
+#include "engine/wire/wire_internal.h"
+
+#include <errno.h>
+
+/* Puts a packet into the batch; its payload stays where it is until the batch is sent. */
+static void add(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
+		const uint8_t *payload)
+{
+	struct nupa_wire_out *out = &wire->outs[wire->n_out];
+	struct mmsghdr *header = &wire->out_headers[wire->n_out++];
+	uint32_t icrc, n = 1;
+
+	out->pieces[0] = (struct iovec){ out->headers, nupa_roce_write(out->headers, packet) };
+	if (packet->payload_bytes)
+		out->pieces[n++] =
+		    (struct iovec){ (void *)(uintptr_t)payload, packet->payload_bytes };
+	out->pieces[n] = (struct iovec){ out->tail, packet->pad_bytes };
+	memset(out->tail, 0, sizeof(out->tail));
+	icrc = htole32(nupa_icrc(&wire->out, out->pieces, (int)n + 1));
+	memcpy(out->tail + packet->pad_bytes, &icrc, sizeof(icrc));
+	out->pieces[n++].iov_len += sizeof(icrc);
+	out->bytes = 0;
+	for (uint32_t i = 0; i < n; i++)
+		out->bytes += (uint32_t)out->pieces[i].iov_len;
+	header->msg_hdr = (struct msghdr){
+		.msg_name = &wire->to,
+		.msg_namelen = wire->ipv4 ? sizeof(wire->to.v4) : sizeof(wire->to.v6),
+		.msg_iov = out->pieces,
+		.msg_iovlen = n,
+	};
+}
+
+/* One message becomes none, one or two packets.  False: the ring is empty. */
+static bool take(struct nupa_wire *wire)
+{
+	struct nupa_rx *rx = &wire->rx;
+	struct nupa_roce_packet packet;
+	struct nupa_wire_out *out = &wire->outs[wire->n_out];
+	const uint8_t *beside, *payload;
+	const uint64_t head = rx->head, dma_head = rx->dma_head;
+
+	if (nupa_rx_take(rx, &out->msg, &beside) != NUPA_RX_MESSAGE)
+		return false;
+	out->head = head;
+	out->dma_head = dma_head;
+	if (nupa_wire_acknowledgement(wire, &out->msg, &packet)) {
+		struct nupa_wire_out *next = out + 1;
+
+		next->msg = out->msg;
+		next->head = head;
+		next->dma_head = dma_head;
+		add(wire, &packet, NULL);
+		out = next;
+	}
+	if (nupa_wire_packet(wire, &out->msg, beside, &packet, &payload))
+		add(wire, &packet, payload);
+	rx->head++; /* published when the batch is sent: until then the payloads are ours */
+	rx->dma_head += rx->dma_pending;
+	return true;
+}
+
+static void count_sent(struct nupa_wire *wire, uint32_t n)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		bytes += wire->outs[i].bytes;
+	__atomic_fetch_add(&wire->entry->sent_packets, n, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&wire->entry->sent_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+/* False: the socket is full, and what is left goes back into the ring. */
+static bool send_batch(struct nupa_wire *wire)
+{
+	uint32_t done = 0;
+
+	while (done < wire->n_out) {
+		int n = sendmmsg(wire->udp, wire->out_headers + done, wire->n_out - done,
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n > 0) {
+			done += (uint32_t)n;
+			continue;
+		}
+		if (errno == EINTR)
+			continue;
+		if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) {
+			wire->rx.head = wire->outs[done].head;
+			wire->rx.dma_head = wire->outs[done].dma_head;
+			wire->blocked = true;
+			break;
+		}
+		/* The network's word: the packet is lost, and the timer tells. */
+		__atomic_fetch_add(&wire->entry->refused, 1, __ATOMIC_RELAXED);
+		done++;
+	}
+	count_sent(wire, done);
+	wire->n_out = 0;
+	nupa_rx_publish(&wire->rx);
+	return !wire->blocked;
+}
+
+void nupa_wire_flush(struct nupa_wire *wire)
+{
+	bool more = true;
+
+	if (!wire->channel)
+		return;
+	wire->blocked = false;
+	while (more) {
+		while (more && wire->n_out + 2 <= NUPA_WIRE_BATCH)
+			more = take(wire);
+		if (!send_batch(wire))
+			return;
+	}
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A port to a wire, for the files behind wire.h. */
+#ifndef NUPA_WIRE_INTERNAL_H
+#define NUPA_WIRE_INTERNAL_H
+
+#include "engine/wire/wire.h"
+#include "packet/roce.h"
+#include "segment/port_protocol.h"
+#include "segment/wire.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#define NUPA_WIRE_BATCH 32u
+#define NUPA_WIRE_PIECES 3u /* headers, payload, padding with ICRC */
+
+/* A packet that is being sent. */
+struct nupa_wire_out {
+	struct nupa_msg msg;     /* a copy: short payloads lie in it */
+	uint64_t head, dma_head; /* of the ring, before it */
+	uint8_t headers[NUPA_ROCE_HEADERS_MAX_BYTES];
+	uint8_t tail[8]; /* padding, ICRC */
+	struct iovec pieces[NUPA_WIRE_PIECES];
+	uint32_t bytes;
+};
+
+struct nupa_wire_in {
+	uint8_t bytes[NUPA_WIRE_PACKET_MAX_BYTES];
+	union {
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} from;
+	struct iovec piece;
+};
+
+struct nupa_wire {
+	struct nupa_engine *engine;
+	struct nupa_wire *next;       /* engine->wires */
+	struct nupa_channel *channel; /* NULL: it has ended */
+	struct nupa_wire_entry *entry;
+	struct nupa_rx rx; /* the ring of the channel */
+	uint32_t host;
+	int keeper, udp, wake; /* sockets; an eventfd */
+	bool ipv4;
+	bool blocked;    /* the socket takes no more for now */
+	bool stop, done; /* its thread shall end, and has */
+	struct nupa_roce_path out, in;
+	union {
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} to;
+	pthread_t thread;
+	uint32_t n_out;
+	struct nupa_wire_out outs[NUPA_WIRE_BATCH];
+	struct mmsghdr out_headers[NUPA_WIRE_BATCH], in_headers[NUPA_WIRE_BATCH];
+	struct nupa_wire_in ins[NUPA_WIRE_BATCH];
+};
+
+/* send.c: what lies in the ring goes out, as far as the socket takes it. */
+void nupa_wire_flush(struct nupa_wire *wire);
+/* packet.c: the packet that a message becomes, and its payload; false: it stays here. */
+bool nupa_wire_packet(const struct nupa_wire *wire, const struct nupa_msg *msg,
+		      const uint8_t *beside, struct nupa_roce_packet *packet,
+		      const uint8_t **payload);
+/* And the acknowledgement that goes before it. */
+bool nupa_wire_acknowledgement(const struct nupa_wire *wire, const struct nupa_msg *msg,
+			       struct nupa_roce_packet *packet);
+/* receive.c: returns how many came. */
+uint32_t nupa_wire_receive(struct nupa_wire *wire);
+uint32_t nupa_wire_receive_kept(struct nupa_wire *wire); /* by the keeper */
+
+#endif

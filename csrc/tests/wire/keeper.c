@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A keeper for tests: it gives each process that joins a socket of its own, and steers nothing. */
+#include "tests/wire/keeper.h"
+
+#include "engine/attachment/attachment.h"
+#include "segment/port_protocol.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static void set_gid(uint8_t gid[16], const char *address)
+{
+	memset(gid, 0, 16);
+	gid[10] = gid[11] = 0xff;
+	CHECK_EQ(inet_pton(AF_INET, address, gid + 12), 1);
+}
+
+static int make_socket(const struct keeper *keeper)
+{
+	const struct sockaddr_in address = { .sin_family = AF_INET,
+					     .sin_port = htons(NUPA_WIRE_UDP_PORT),
+					     .sin_addr = keeper->local };
+	const int on = 1, discover = IP_PMTUDISC_DO;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)), 0);
+	CHECK_EQ(setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover)), 0);
+	CHECK_EQ(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static void welcome(struct keeper *keeper, int fd)
+{
+	struct nupa_wire_hello hello;
+	struct nupa_wire_welcome answer = { .magic = NUPA_WIRE_MAGIC,
+					    .version = NUPA_WIRE_VERSION,
+					    .index = keeper->n_joined };
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { .header = { .cmsg_level = SOL_SOCKET,
+				  .cmsg_type = SCM_RIGHTS,
+				  .cmsg_len = CMSG_LEN(sizeof(int)) } };
+	struct iovec piece = { &answer, sizeof(answer) };
+	struct msghdr msg = { .msg_iov = &piece,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+	int udp = make_socket(keeper);
+
+	CHECK_EQ(recv(fd, &hello, sizeof(hello), 0), sizeof(hello));
+	CHECK_EQ(hello.magic, NUPA_WIRE_MAGIC);
+	memcpy(CMSG_DATA(&control.header), &udp, sizeof(udp));
+	CHECK_EQ(sendmsg(fd, &msg, MSG_NOSIGNAL), sizeof(answer));
+	close(udp);
+	keeper->joined[keeper->n_joined++] = fd;
+}
+
+static void *keep(void *arg)
+{
+	struct keeper *keeper = arg;
+
+	for (;;) {
+		struct pollfd fds[] = { { .fd = keeper->wake, .events = POLLIN },
+					{ .fd = keeper->listener, .events = POLLIN } };
+
+		CHECK(poll(fds, 2, -1) > 0);
+		if (fds[0].revents)
+			return NULL;
+		welcome(keeper, accept4(keeper->listener, NULL, NULL, SOCK_CLOEXEC));
+	}
+}
+
+void keeper_open(struct keeper *keeper, const char *local, const char *remote, uint32_t mtu_bytes)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct nupa_wire_info info = { .host = WIRE_HOST,
+				       .state = NUPA_WIRE_UP,
+				       .medium = NUPA_WIRE_UDP,
+				       .mtu_bytes = mtu_bytes };
+	char why[512] = "";
+	int index;
+
+	memset(keeper, 0, sizeof(*keeper));
+	keeper->fabric = test_fabric();
+	CHECK_EQ(inet_pton(AF_INET, local, &keeper->local), 1);
+	keeper->engine = nupa_engine_attach(keeper->fabric, WIRE_HOST, why, sizeof(why));
+	CHECK(keeper->engine);
+	snprintf(keeper->path, sizeof(keeper->path), "/tmp/nupa-test-wire.%d.%s", (int)getpid(),
+		 local);
+	memcpy(address.sun_path, keeper->path, sizeof(address.sun_path));
+	keeper->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK_EQ(bind(keeper->listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	CHECK_EQ(listen(keeper->listener, 8), 0);
+	keeper->wake = eventfd(0, EFD_CLOEXEC);
+	CHECK_EQ(pthread_create(&keeper->thread, NULL, keep, keeper), 0);
+	info.slot = keeper->engine->slot_index;
+	info.epoch = keeper->engine->epoch;
+	set_gid(info.remote, remote);
+	set_gid(info.local, local);
+	memcpy(info.socket, keeper->path, sizeof(info.socket));
+	index = nupa_wire_add(keeper->fabric, &info, why, sizeof(why));
+	if (index < 0)
+		fprintf(stderr, "%s\n", why);
+	CHECK(index >= 0);
+	keeper->index = (uint32_t)index;
+}
+
+void keeper_close(struct keeper *keeper)
+{
+	CHECK_EQ(write(keeper->wake, &(uint64_t){ 1 }, sizeof(uint64_t)), sizeof(uint64_t));
+	pthread_join(keeper->thread, NULL);
+	while (keeper->n_joined)
+		close(keeper->joined[--keeper->n_joined]);
+	close(keeper->wake);
+	close(keeper->listener);
+	CHECK_EQ(unlink(keeper->path), 0);
+	nupa_engine_detach(keeper->engine);
+	nupa_fabric_put(keeper->fabric);
+}
+
+struct nupa_wire_info keeper_info(const struct keeper *keeper)
+{
+	struct nupa_wire_info infos[NUPA_WIRES_MAX];
+
+	CHECK_EQ(nupa_wire_list(keeper->fabric, infos, NUPA_WIRES_MAX), 1);
+	return infos[0];
+}
+
+void wired_open(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes)
+{
+	keeper_open(&wired->a, "127.0.0.2", "127.0.0.3", mtu_bytes);
+	keeper_open(&wired->b, "127.0.0.3", "127.0.0.2", mtu_bytes);
+	wired->end_a = end_open(wired->a.fabric, options);
+	wired->end_b = end_open(wired->b.fabric, options);
+	set_gid(wired->end_a->self.gid.raw, "127.0.0.2");
+	set_gid(wired->end_b->self.gid.raw, "127.0.0.3");
+	end_connect(wired->end_a, &wired->end_b->self);
+	end_connect(wired->end_b, &wired->end_a->self);
+}
+
+void wired_close(struct wired *wired)
+{
+	end_close(wired->end_a);
+	end_close(wired->end_b);
+	keeper_close(&wired->a);
+	keeper_close(&wired->b);
+}

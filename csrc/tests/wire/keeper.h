@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Two fabrics in this process, joined by a wire over loopback, each with a keeper in a thread. */
+#ifndef NUPA_TESTS_WIRE_KEEPER_H
+#define NUPA_TESTS_WIRE_KEEPER_H
+
+#include "segment/slot/wire.h"
+#include "tests/support/end.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+
+#define WIRE_HOST 1u /* of test_fabric */
+#define KEEPER_JOINS_MAX 8u
+
+struct keeper {
+	struct nupa_fabric *fabric;
+	struct nupa_engine *engine; /* its attachment to the host of the wire */
+	uint32_t index;
+	struct in_addr local;
+	int listener, wake;
+	int joined[KEEPER_JOINS_MAX];
+	uint32_t n_joined;
+	char path[108];
+	pthread_t thread;
+};
+
+struct wired {
+	struct keeper a, b;
+	struct end *end_a, *end_b;
+};
+
+/* A fabric whose host 1 is reached at *remote*, from *local*. */
+void keeper_open(struct keeper *keeper, const char *local, const char *remote, uint32_t mtu_bytes);
+void keeper_close(struct keeper *keeper);
+struct nupa_wire_info keeper_info(const struct keeper *keeper);
+/* The fabrics, and an end on host 0 of each. */
+void wired_open(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes);
+void wired_close(struct wired *wired);
+
+#endif
