@@ -17,6 +17,8 @@
 #define ONES_BYTES 8u /* in place of an LRH */
 #define MASKED_BYTES_MAX (ONES_BYTES + IPV6_BYTES + UDP_BYTES + BTH_BYTES)
 #define IPV4_IDENTIFICATION_AT 4u
+#define ZEROS_EXPECTED 16u /* from so many on, a packet without is a wrong one */
+#define OTHERS_BELIEVED 3u /* unless so many come: the sender is another one now */
 
 static void put16(uint8_t *at, uint32_t value)
 {
@@ -137,4 +139,24 @@ bool nupa_icrc_plausible(const struct nupa_roce_path *path, const uint8_t *packe
 	while (behind--) /* to where the identification came in */
 		crc = step_back(crc);
 	return !(crc >> 16);
+}
+
+bool nupa_icrc_expected(struct nupa_icrc_sender *sender, const struct nupa_roce_path *path,
+			const uint8_t *packet, uint32_t bytes)
+{
+	struct nupa_roce_path zero = *path;
+
+	zero.identification = 0;
+	if (nupa_icrc_right(&zero, packet, bytes)) {
+		if (sender->zeros < ZEROS_EXPECTED)
+			sender->zeros++;
+		sender->others = 0;
+		return true;
+	}
+	if (!nupa_icrc_plausible(path, packet, bytes))
+		return false;
+	if (sender->zeros == ZEROS_EXPECTED && ++sender->others < OTHERS_BELIEVED)
+		return false;
+	*sender = (struct nupa_icrc_sender){ 0 };
+	return true;
 }

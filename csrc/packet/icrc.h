@@ -24,4 +24,15 @@ bool nupa_icrc_right(const struct nupa_roce_path *path, const uint8_t *packet, u
  * passes. */
 bool nupa_icrc_plausible(const struct nupa_roce_path *path, const uint8_t *packet, uint32_t bytes);
 
+/* The sender of packets whose identifications are hidden.  Zeroed at first. */
+struct nupa_icrc_sender {
+	uint8_t zeros;  /* successive packets with identification 0 */
+	uint8_t others; /* successive plausible packets since, with another one */
+};
+
+/* Whether a packet of this sender ends with its ICRC.  It is exact for a sender whose packets have
+ * identification 0, as those of UDP sockets with IP_PMTUDISC_DO have. */
+bool nupa_icrc_expected(struct nupa_icrc_sender *sender, const struct nupa_roce_path *path,
+			const uint8_t *packet, uint32_t bytes);
+
 #endif
