@@ -179,6 +179,7 @@ static const struct nupa_engine_ops ops = {
 	.wires_flush = nupa_wires_flush,
 	.wires_wake = nupa_wires_wake,
 	.meet_wires = nupa_wires_meet,
+	.send_mad = nupa_wire_send_mad,
 };
 
 static struct nupa_engine *free_failed(struct nupa_engine *engine, int error)

@@ -3,7 +3,7 @@
  * has those of its nupa_net0: 10.0.0.N, the same v4-mapped, fd4e:5550:4100::N and the link-local
  * one of GID 0.  It also has loopback and the real machine's, of which machine.c says where they
  * lead. */
-#include "engine/cm/internal.h"
+#include "engine/cm/wire/wire.h"
 
 #include <arpa/inet.h>
 #include <unistd.h>
@@ -131,6 +131,8 @@ int cm_addr_kind_of(const struct nupa_engine *engine, uint32_t host,
 			return CM_ADDR_HOST4;
 		if (ipv4 >> 24 == IN_LOOPBACKNET)
 			return CM_ADDR_LOOPBACK4;
+		if (cm_wire_has_local(engine->fabric, addr))
+			return CM_ADDR_WIRE4;
 		return !in_fabric(addr) && machine_has(addr) ? CM_ADDR_MACHINE4 : -ENODEV;
 	}
 	if (IN6_IS_ADDR_UNSPECIFIED(&v6(addr)->sin6_addr))
@@ -139,6 +141,8 @@ int cm_addr_kind_of(const struct nupa_engine *engine, uint32_t host,
 		return CM_ADDR_LOOPBACK6;
 	if (host_has(engine, host, &v6(addr)->sin6_addr, &kind))
 		return (int)kind;
+	if (cm_wire_has_local(engine->fabric, addr))
+		return CM_ADDR_WIRE6;
 	return !in_fabric(addr) && machine_has(addr) ? CM_ADDR_MACHINE6 : -ENODEV;
 }
 
@@ -149,6 +153,7 @@ static int host_of(const struct nupa_engine *engine, const struct sockaddr_stora
 	const struct nupa_fabric *fabric = engine->fabric;
 	uint32_t ipv4;
 	bool is_v4 = ipv4_of(addr, &ipv4);
+	uint32_t far;
 
 	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
 		*kind = CM_ADDR_HOST4;
@@ -156,7 +161,8 @@ static int host_of(const struct nupa_engine *engine, const struct sockaddr_stora
 			  : host_has(engine, host, &v6(addr)->sin6_addr, kind))
 			return (int)host;
 	}
-	return -1;
+	*kind = is_v4 ? CM_ADDR_WIRE4 : CM_ADDR_WIRE6;
+	return cm_wire_has_remote(fabric, addr, &far) ? (int)far : -1;
 }
 
 int cm_addr_resolve(const struct nupa_engine *engine, const struct sockaddr_storage *addr,
@@ -212,13 +218,21 @@ void cm_addr_of_host(const struct nupa_engine *engine, uint32_t host, sa_family_
 	memcpy(&sin6->sin6_addr, gid.raw, sizeof(gid.raw));
 }
 
-void cm_addr_source_for(const struct nupa_engine *engine, const struct sockaddr_storage *dst,
-			enum cm_addr_kind dst_kind, struct sockaddr_storage *src,
+void cm_addr_source_for(const struct nupa_cm_id *id, struct sockaddr_storage *src,
 			enum cm_addr_kind *src_kind)
 {
+	const struct nupa_engine *engine = id->engine;
+	const struct sockaddr_storage *dst = &id->dst;
+	const enum cm_addr_kind dst_kind = id->dst_kind;
+	struct cm_way way;
 	bool own =
 	    dst_kind != CM_ADDR_HOST4 && dst_kind != CM_ADDR_LINK6 && dst_kind != CM_ADDR_HOST6;
 
+	if (!id->multicast_dst && cm_way_to(engine->fabric, id->dst_host, &way) &&
+	    cm_wire_source(&way, dst->ss_family, src)) {
+		*src_kind = dst_kind < CM_ADDR_ANY6 ? CM_ADDR_WIRE4 : CM_ADDR_WIRE6;
+		return;
+	}
 	if (own && !cm_addr_is_multicast(dst)) { /* this machine: both ends have one address */
 		*src = *dst;
 		cm_addr_set_port(src, 0);

@@ -63,7 +63,7 @@ static int resolve(struct nupa_cm_id *id)
 	}
 	if (cm_addr_is_any(id->src_kind) ||
 	    (cm_addr_is_loopback(id->src_kind) && !cm_addr_is_loopback(id->dst_kind))) {
-		cm_addr_source_for(engine, &id->dst, id->dst_kind, &id->src, &id->src_kind);
+		cm_addr_source_for(id, &id->src, &id->src_kind);
 		cm_addr_set_port(&id->src, port);
 	}
 	return 0;
@@ -135,6 +135,7 @@ int nupa_cm_listen(struct nupa_cm_id *id, int backlog)
 				 __ATOMIC_RELAXED);
 		cm_enter(id, CM_LISTEN);
 		nupa_list_add(&id->engine->cm->listeners, &id->listener);
+		id->engine->ops->meet_wires(id->engine);
 	}
 	nupa_engine_unlock(id->engine);
 	return error;
@@ -154,12 +155,12 @@ void nupa_cm_query(struct nupa_cm_id *id, struct nupa_cm_route *route)
 	route->bound = id->bound;
 	route->pkey = cm_pkey(id);
 	if (id->bound)
-		cm_addr_gid(engine, engine->host, id->src_kind, &route->sgid);
+		cm_id_sgid(id, &route->sgid);
 	if (id->dst.ss_family && id->bound) {
 		if (id->multicast_dst)
 			cm_addr_mgid(id, &id->dst, &route->dgid);
 		else
-			cm_addr_gid(engine, id->dst_host, id->dst_kind, &route->dgid);
+			cm_id_dgid(id, &route->dgid);
 	}
 	if (id->state >= CM_ROUTE_RESOLVED && id->state != CM_DESTROYED) {
 		struct ibv_ah_attr ah;
@@ -176,7 +177,7 @@ void nupa_cm_query(struct nupa_cm_id *id, struct nupa_cm_route *route)
 		path->numb_path = 1;
 		path->pkey = __builtin_bswap16(route->pkey);
 		path->mtu_selector = path->rate_selector = path->packet_life_time_selector = 2;
-		path->mtu = IBV_MTU_4096;
+		path->mtu = cm_id_mtu(id);
 		path->rate = IBV_RATE_100_GBPS;
 		path->packet_life_time = id->ack_timeout_set && id->ack_timeout
 					     ? (uint8_t)(id->ack_timeout - 1)

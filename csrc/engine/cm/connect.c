@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Calls of programs on a connection: request, accept, reject, end. */
-#include "engine/cm/internal.h"
+#include "engine/cm/wire/wire.h"
 #include "segment/control/pkey.h"
 
 /* Resolving an address and a route takes milliseconds on a network and none here, so that a
@@ -33,11 +33,15 @@ static void refused(struct nupa_cm_id *id)
 	cm_event_post(event);
 }
 
-/* The listener at the id's destination; one that died there unnoticed does not count. */
+/* The listener at the id's destination; one that died there unnoticed does not count.  To a wire:
+ * the far side knows. */
 static struct nupa_channel *find_peer(struct nupa_cm_id *id)
 {
 	struct nupa_engine *engine = id->engine;
+	struct nupa_channel *wire = cm_way_channel(engine, id->dst_host);
 
+	if (wire)
+		return wire;
 	for (;;) {
 		int slot = cm_port_find(engine->fabric, id->dst_host, id->ps,
 					cm_addr_port(&id->dst), id->dst_kind);

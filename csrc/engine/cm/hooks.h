@@ -13,6 +13,10 @@ struct nupa_msg;
 /* A message of op NUPA_OP_CM; false: nonsense. */
 bool nupa_cm_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		     const struct nupa_msg *msg, const uint8_t *payload);
+/* A datagram of QP 1 from the host of a wire: the index of its entry, and the GID of the address
+ * from which it came. */
+void nupa_cm_receive_mad(struct nupa_engine *engine, uint32_t index, const uint8_t *mad,
+			 uint32_t bytes, const uint8_t source[16]);
 /* The peer at its end is gone. */
 void nupa_cm_lose_peer(struct nupa_engine *engine, const struct nupa_channel *channel);
 /* engine->cm_owes, or a port changed: what waits for room or for a path may go. */

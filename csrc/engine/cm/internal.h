@@ -86,7 +86,8 @@ enum { CM_SIDR_OK = 0, CM_SIDR_UNSUPPORTED = 1, CM_SIDR_REJECTED = 2 };
 #define CM_SIDR_REQ_PRIVATE_BYTES 180u
 #define CM_SIDR_REP_PRIVATE_BYTES 136u
 
-#define CM_QP_TIMEOUT 18u /* 4.096 us * 2^18 is a second */
+#define CM_QP_TIMEOUT 18u      /* 4.096 us * 2^18 is a second */
+#define CM_WIRE_QP_TIMEOUT 17u /* to a wire: the kernel's over RoCE */
 
 /* Timeouts as the kernel's cma.c has them, in 4.096 us * 2^n. */
 #define CM_RESPONSE_TIMEOUT 20u
@@ -143,11 +144,20 @@ struct cm_sent {
 	struct cm_wire wire;
 };
 
+/* An id to or from the host of a wire. */
+struct cm_far {
+	uint32_t number;               /* its communication id in datagrams; 0: not drawn yet */
+	uint8_t path_mtu, ack_timeout; /* of the request; 0: not known yet */
+	uint8_t about;                 /* of its rejection */
+	uint64_t transaction;
+};
+
 struct nupa_cm_id {
 	struct nupa_list link;      /* cm->ids */
 	struct nupa_list wait;      /* cm->waiting, extended or timewait, by deadline */
 	struct nupa_list listener;  /* cm->listeners; of a remnant: cm->left */
 	struct nupa_list by_remote; /* cm->remotes, if a request made it */
+	struct nupa_list by_number; /* cm->numbers */
 	struct nupa_engine *engine;
 	struct ibv_context *context;
 	struct nupa_cm_channel *events;
@@ -180,6 +190,7 @@ struct nupa_cm_id {
 	struct nupa_cm_param param; /* REQ's until it is sent; then depths and counts in force */
 	uint32_t remote_qpn, psn, remote_psn;
 	struct cm_sent sent;
+	struct cm_far far;
 	bool remnant; /* the program destroyed it: see repeat.c */
 	uint32_t qpn; /* of the QP that it connects; 0: none yet */
 	bool shown;   /* it is counted as a resource */
@@ -218,6 +229,7 @@ struct nupa_cm {
 	struct nupa_list left;     /* remnants, oldest first */
 	uint32_t n_left;
 	struct nupa_list remotes[CM_REMOTES]; /* passive ids by peer and its number */
+	struct nupa_list numbers[CM_REMOTES]; /* ids by their numbers in datagrams */
 	struct nupa_list owed;                /* struct cm_owed */
 	uint64_t owing[NUPA_SLOTS_MAX / 64];  /* a bit for each slot to which a message is owed */
 };
@@ -274,9 +286,8 @@ static inline bool cm_addr_is_machine(enum cm_addr_kind kind)
 /* The destination of an address: 0 and *host and *kind, or the errno of ADDR_ERROR. */
 int cm_addr_resolve(const struct nupa_engine *engine, const struct sockaddr_storage *addr,
 		    uint32_t *host, enum cm_addr_kind *kind);
-/* The source address of this host for *dst*. */
-void cm_addr_source_for(const struct nupa_engine *engine, const struct sockaddr_storage *dst,
-			enum cm_addr_kind dst_kind, struct sockaddr_storage *src,
+/* The source address of this host for the destination of an id. */
+void cm_addr_source_for(const struct nupa_cm_id *id, struct sockaddr_storage *src,
 			enum cm_addr_kind *src_kind);
 /* Makes a wildcard destination loopback, as sockets do; keeps the port. */
 void cm_addr_loopback(struct sockaddr_storage *addr, enum cm_addr_kind *kind);
@@ -358,6 +369,19 @@ void cm_wait(struct nupa_cm_id *id, enum cm_state state);
 /* For the answer to a repetition. */
 void cm_wait_again(struct nupa_cm_id *id);
 void cm_stop_waiting(struct nupa_cm_id *id);
+
+/* receive.c: one that is well formed; *wire* NULL: it has none. */
+void cm_handle(struct nupa_engine *engine, struct nupa_channel *channel, const struct nupa_msg *msg,
+	       const struct cm_wire *wire);
+
+/* wire/: the GIDs of an id's path, and the index of the source's; its path MTU. */
+uint8_t cm_id_sgid(const struct nupa_cm_id *id, union ibv_gid *gid);
+void cm_id_dgid(const struct nupa_cm_id *id, union ibv_gid *gid);
+uint8_t cm_id_mtu(const struct nupa_cm_id *id);
+/* Whether packets as large as a request has them pass; both ends use its MTU. */
+bool cm_far_mtu_fits(const struct nupa_channel *channel, const struct cm_wire *wire);
+/* A remnant has the number of its id. */
+void cm_number_keep(struct nupa_cm_id *id);
 
 /* qp.c */
 void cm_ah_of(const struct nupa_cm_id *id, struct ibv_ah_attr *ah);

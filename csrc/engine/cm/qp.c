@@ -29,7 +29,7 @@ static void ah_to(const struct nupa_cm_id *id, const union ibv_gid *dgid, struct
 	ah->port_num = 1;
 	ah->is_global = ethernet;
 	ah->grh.dgid = *dgid;
-	ah->grh.sgid_index = cm_addr_gid(id->engine, id->engine->host, id->src_kind, &sgid);
+	ah->grh.sgid_index = cm_id_sgid(id, &sgid);
 	ah->grh.hop_limit = HOP_LIMIT;
 	ah->grh.traffic_class = id->tos;
 	if (!ethernet)
@@ -40,7 +40,7 @@ void cm_ah_of(const struct nupa_cm_id *id, struct ibv_ah_attr *ah)
 {
 	union ibv_gid dgid;
 
-	cm_addr_gid(id->engine, id->dst_host, id->dst_kind, &dgid);
+	cm_id_dgid(id, &dgid);
 	ah_to(id, &dgid, ah);
 }
 
@@ -88,7 +88,7 @@ static void rtr_attr(const struct nupa_cm_id *id, struct ibv_qp_attr *attr, int 
 {
 	*mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	cm_ah_of(id, &attr->ah_attr);
-	attr->path_mtu = IBV_MTU_4096;
+	attr->path_mtu = (enum ibv_mtu)cm_id_mtu(id);
 	attr->dest_qp_num = id->remote_qpn;
 	attr->rq_psn = id->psn;
 	if (id->qp_type != IBV_QPT_RC && id->qp_type != IBV_QPT_XRC_RECV)
@@ -102,7 +102,9 @@ static void rts_attr(const struct nupa_cm_id *id, struct ibv_qp_attr *attr, int 
 {
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	attr->sq_psn = id->remote_psn;
-	attr->timeout = id->ack_timeout_set ? id->ack_timeout : CM_QP_TIMEOUT;
+	attr->timeout = id->ack_timeout_set   ? id->ack_timeout
+			: id->far.ack_timeout ? id->far.ack_timeout
+					      : CM_QP_TIMEOUT;
 	if (id->qp_type == IBV_QPT_XRC_RECV)
 		*mask |= IBV_QP_TIMEOUT;
 	if (id->qp_type != IBV_QPT_RC && id->qp_type != IBV_QPT_XRC_SEND)

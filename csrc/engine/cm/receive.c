@@ -65,19 +65,23 @@ static struct nupa_cm_id *child_of(struct nupa_cm_id *listener, struct nupa_chan
 	id->tos = wire->tos;
 	id->remote_qpn = wire->param.qpn;
 	id->remote_psn = wire->psn & 0xffffff;
+	id->far.transaction = wire->transaction;
+	id->far.path_mtu = wire->path_mtu;
+	id->far.ack_timeout = wire->ack_timeout;
 	id->param = wire->param;
 	swap_depths(&id->param);
 	cm_remember(id);
 	return id;
 }
 
-/* Refuses a request before a program sees it. */
+/* Refuses a request before a program sees it.  *reason*: of REJ. */
 static void refuse(struct nupa_engine *engine, struct nupa_channel *channel,
-		   const struct nupa_msg *msg, bool nobody)
+		   const struct nupa_msg *msg, uint8_t reason)
 {
+	const bool nobody = reason == CM_REJ_INVALID_SERVICE;
+
 	if (msg->syndrome == CM_REQ)
-		cm_send(engine, channel, CM_REJ, nobody ? CM_REJ_INVALID_SERVICE : CM_REJ_CONSUMER,
-			msg->src_qpn, 0, NULL);
+		cm_send(engine, channel, CM_REJ, reason, msg->src_qpn, 0, NULL);
 	else
 		cm_send(engine, channel, CM_SIDR_REP,
 			nobody ? CM_SIDR_UNSUPPORTED : CM_SIDR_REJECTED, msg->src_qpn, 0, NULL);
@@ -122,8 +126,12 @@ static void handle_request(struct nupa_engine *engine, struct nupa_channel *chan
 		return;
 	}
 	listener = find_listener(engine->cm, wire);
+	if (listener && !cm_far_mtu_fits(channel, wire)) {
+		refuse(engine, channel, msg, CM_REJ_INVALID_MTU);
+		return;
+	}
 	if (!listener || !offers(listener, msg, wire) || !take_backlog(listener)) {
-		refuse(engine, channel, msg, !listener);
+		refuse(engine, channel, msg, listener ? CM_REJ_CONSUMER : CM_REJ_INVALID_SERVICE);
 		return;
 	}
 	event = cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
@@ -133,7 +141,7 @@ static void handle_request(struct nupa_engine *engine, struct nupa_channel *chan
 	if (!id) {
 		nupa_cm_free_event(event);
 		__atomic_fetch_add(&listener->backlog, 1, __ATOMIC_RELAXED);
-		refuse(engine, channel, msg, false);
+		refuse(engine, channel, msg, CM_REJ_CONSUMER);
 		return;
 	}
 	cm_enter(id, datagrams ? CM_SIDR_RECEIVED : CM_REQ_RECEIVED);
@@ -275,6 +283,15 @@ static void handle_answer(struct nupa_engine *engine, struct nupa_channel *chann
 	}
 }
 
+void cm_handle(struct nupa_engine *engine, struct nupa_channel *channel, const struct nupa_msg *msg,
+	       const struct cm_wire *wire)
+{
+	if (msg->syndrome == CM_REQ || msg->syndrome == CM_SIDR_REQ)
+		handle_request(engine, channel, msg, wire);
+	else
+		handle_answer(engine, channel, msg, wire);
+}
+
 bool nupa_cm_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		     const struct nupa_msg *msg, const uint8_t *payload)
 {
@@ -288,14 +305,9 @@ bool nupa_cm_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		memcpy(&wire, payload, sizeof(wire));
 		if (!well_formed(&wire))
 			return false;
-	}
-	if (!cm_of(engine))
-		return true; /* no memory: lost, as on a network */
-	if (msg->syndrome != CM_REQ && msg->syndrome != CM_SIDR_REQ)
-		handle_answer(engine, channel, msg, payload ? &wire : NULL);
-	else if (payload)
-		handle_request(engine, channel, msg, &wire);
-	else
+	} else if (msg->syndrome == CM_REQ || msg->syndrome == CM_SIDR_REQ)
 		return false;
+	if (cm_of(engine)) /* no memory: lost, as on a network */
+		cm_handle(engine, channel, msg, payload ? &wire : NULL);
 	return true;
 }

@@ -108,6 +108,9 @@ void cm_leave_remnant(struct nupa_cm_id *id)
 	remnant->unsent = false;
 	nupa_list_init(&remnant->wait);
 	nupa_list_init(&remnant->by_remote);
+	nupa_list_init(&remnant->by_number);
+	nupa_list_del(&id->by_number);
+	cm_number_keep(remnant);
 	nupa_list_add(&cm->ids, &remnant->link);
 	nupa_list_add(&cm->left, &remnant->listener);
 	cm->n_left++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Messages on their way out.  A message without room in its ring, or without a path, is owed and
  * sent later, in order. */
-#include "engine/cm/internal.h"
+#include "engine/cm/wire/wire.h"
 
 #include <stdlib.h>
 
@@ -71,11 +71,11 @@ void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_m
 		.dest_qpn = to,
 		.src_qpn = from,
 	};
+	struct nupa_cm_id *id = cm_id_find(engine, from);
 	struct cm_owed *owed;
 
-	struct nupa_cm_id *id = cm_id_find(engine, from);
-
-	if (!channel || channel->broken)
+	if (!channel || channel->broken ||
+	    cm_wire_send(engine, channel, id, message, reason, to, wire))
 		return;
 	if (!owes(cm, channel) && try_send(engine, channel, &msg, wire)) {
 		if (id)

@@ -23,8 +23,10 @@ struct nupa_cm *cm_of(struct nupa_engine *engine)
 	nupa_list_init(&cm->extended);
 	nupa_list_init(&cm->timewait);
 	nupa_list_init(&cm->left);
-	for (uint32_t i = 0; i < CM_REMOTES; i++)
+	for (uint32_t i = 0; i < CM_REMOTES; i++) {
 		nupa_list_init(&cm->remotes[i]);
+		nupa_list_init(&cm->numbers[i]);
+	}
 	nupa_list_init(&cm->owed);
 	cm->machine = cm_machine_asked();
 	engine->cm = cm;
@@ -76,6 +78,7 @@ int cm_id_new(struct nupa_engine *engine, struct nupa_cm_id **out)
 	nupa_list_init(&id->wait);
 	nupa_list_init(&id->listener);
 	nupa_list_init(&id->by_remote);
+	nupa_list_init(&id->by_number);
 	nupa_list_add(&cm->ids, &id->link);
 	*out = id;
 	return 0;
@@ -102,6 +105,7 @@ void cm_unlink_id(struct nupa_cm_id *id)
 	cm_stop_waiting(id);
 	nupa_list_del(&id->listener);
 	nupa_list_del(&id->by_remote);
+	nupa_list_del(&id->by_number);
 	nupa_list_del(&id->link);
 	if (cm->table[index] == id) { /* not its remnant's */
 		cm->table[index] = NULL;

@@ -32,7 +32,7 @@ static bool in_ring(const struct nupa_cm_id *id)
 {
 	struct nupa_channel *channel = id->peer;
 
-	if (!channel || id->unsent)
+	if (!channel || id->unsent || channel->wired)
 		return false;
 	if (id->sent.owed)
 		return nupa_channel_path_up(id->engine, channel);
@@ -102,7 +102,8 @@ static bool hears(const struct nupa_cm_id *id)
 {
 	struct nupa_channel *channel = id->peer;
 
-	return channel && !channel->broken && channel->rx_open && nupa_channel_ready(channel) &&
+	return channel && !channel->broken && channel->rx_open && !channel->wired &&
+	       nupa_channel_ready(channel) &&
 	       (id->engine->ops->drain(id->engine, channel, channel->rx.n_lines) > 0 ||
 		channel->broken);
 }

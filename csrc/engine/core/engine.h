@@ -46,6 +46,10 @@ struct nupa_engine_ops {
 	void (*wires_flush)(struct nupa_engine *engine);
 	void (*wires_wake)(struct nupa_engine *engine);
 	void (*meet_wires)(struct nupa_engine *engine);
+	/* Sends a datagram of 256 bytes from QP 1 to the host of a wire, by its index; one that
+	 * cannot leave is lost. */
+	void (*send_mad)(struct nupa_engine *engine, uint32_t wire, uint16_t pkey,
+			 const uint8_t *mad);
 	/* Whether the producer's thread itself takes from this channel (nupa_net_runs). */
 	bool (*net_runs)(const struct nupa_engine *engine, const struct nupa_channel *channel);
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Packets out of the sockets, to the judges.  All of it is hostile until it is checked. */
 #include "engine/inject/inject_engine.h"
+#include "engine/cm/wire/mad.h"
 #include "engine/wire/wire_internal.h"
 
 #include <errno.h>
@@ -15,8 +16,8 @@ static bool is_from_there(const struct nupa_wire *wire, const struct nupa_wire_i
 	       !memcmp(&in->from.v6.sin6_addr, &wire->to.v6.sin6_addr, 16);
 }
 
-static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, bool identified,
-		  const uint8_t *bytes, uint32_t n)
+static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, bool kept,
+		  bool identified, const uint8_t *bytes, uint32_t n)
 {
 	struct nupa_roce_packet packet;
 	const uint8_t *payload;
@@ -34,7 +35,12 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 		packet.flags |= NUPA_ROCE_ICRC_RIGHT;
 	else
 		__atomic_fetch_add(&wire->entry->icrc_errors, 1, __ATOMIC_RELAXED);
-	(void)nupa_inject_by_wire(wire->engine, wire->host, &packet, payload);
+	if (packet.dqpn != NUPA_CM_GSI_QPN)
+		(void)nupa_inject_by_wire(wire->engine, wire->host, &packet, payload);
+	else if (!kept)
+		nupa_wire_hand_over(wire, path, bytes, n);
+	else if (packet.flags & NUPA_ROCE_ICRC_RIGHT)
+		nupa_wire_receive_mad(wire, &packet, payload);
 }
 
 uint32_t nupa_wire_receive(struct nupa_wire *wire)
@@ -62,7 +68,7 @@ uint32_t nupa_wire_receive(struct nupa_wire *wire)
 		if (wire->in_headers[i].msg_hdr.msg_flags & MSG_TRUNC)
 			__atomic_fetch_add(&wire->entry->malformed, 1, __ATOMIC_RELAXED);
 		else
-			judge(wire, &path, false, in->bytes, wire->in_headers[i].msg_len);
+			judge(wire, &path, false, false, in->bytes, wire->in_headers[i].msg_len);
 	}
 	__atomic_fetch_add(&wire->entry->received_packets, (uint64_t)n, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&wire->entry->received_bytes, bytes, __ATOMIC_RELAXED);
@@ -95,7 +101,7 @@ uint32_t nupa_wire_receive_kept(struct nupa_wire *wire)
 		path.identification = came.envelope.identification;
 		path.tos = came.envelope.tos;
 		path.ttl = came.envelope.ttl;
-		judge(wire, &path, came.envelope.flags & NUPA_WIRE_IDENTIFIED, came.bytes,
+		judge(wire, &path, true, came.envelope.flags & NUPA_WIRE_IDENTIFIED, came.bytes,
 		      came.envelope.bytes);
 	}
 	return taken;

@@ -51,6 +51,7 @@ struct nupa_wire {
 		struct sockaddr_in6 v6;
 	} to;
 	pthread_t thread;
+	uint32_t gsi_psn; /* of the next datagram from QP 1 */
 	uint32_t n_out;
 	struct nupa_wire_out outs[NUPA_WIRE_BATCH];
 	struct mmsghdr out_headers[NUPA_WIRE_BATCH], in_headers[NUPA_WIRE_BATCH];
@@ -66,6 +67,11 @@ bool nupa_wire_packet(const struct nupa_wire *wire, const struct nupa_msg *msg,
 /* And the acknowledgement that goes before it. */
 bool nupa_wire_acknowledgement(const struct nupa_wire *wire, const struct nupa_msg *msg,
 			       struct nupa_roce_packet *packet);
+/* gsi.c: a packet to QP 1.  Only those that the keeper has steered are for this process. */
+void nupa_wire_receive_mad(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
+			   const uint8_t *payload);
+void nupa_wire_hand_over(struct nupa_wire *wire, const struct nupa_roce_path *path,
+			 const uint8_t *bytes, uint32_t n);
 /* receive.c: returns how many came. */
 uint32_t nupa_wire_receive(struct nupa_wire *wire);
 uint32_t nupa_wire_receive_kept(struct nupa_wire *wire); /* by the keeper */

@@ -98,7 +98,7 @@ bool face_cm_through(const uint8_t *in, uint8_t *out)
 	memcpy(ends.remote_gid, mad.remote_gid, 16);
 	if (message == CM_SIDR_REP) {
 		wire.ps = (uint16_t)(mad.service >> 16);
-		wire.dst_port = (uint16_t)mad.service;
+		wire.src_port = (uint16_t)mad.service;
 	}
 	cm_mad_of(message, reason, &wire, &ends, &back);
 	nupa_cm_mad_write(&back, out);

@@ -113,7 +113,7 @@ void cm_mad_of(enum cm_message message, uint8_t reason, const struct cm_wire *wi
 	case CM_SIDR_REP:
 		mad->status = reason;
 		mad->qpn = wire->param.qpn;
-		mad->service = (uint64_t)wire->ps << 16 | wire->dst_port;
+		mad->service = (uint64_t)wire->ps << 16 | wire->src_port;
 		break;
 	default: /* RTU, DREP: the ids are all */
 		break;

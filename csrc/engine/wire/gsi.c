@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * QP 1, the general services interface (IBTA 13.5.1): datagrams of connection management.  Those
+ * that come have been steered by the keeper, which has the socket of QP 1; those that leave go by
+ * the socket of this process. */
+#include "engine/cm/hooks.h"
+#include "engine/cm/wire/mad.h"
+#include "engine/inject/inject_internal.h"
+#include "engine/wire/wire_internal.h"
+#include "segment/control/pkey.h"
+
+#define UD_SEND_ONLY (SERVICE_UD | OPERATION_SEND_ONLY)
+
+/* A packet behind an envelope, to the keeper; a full socket loses it, as a network does. */
+static void envelop(struct nupa_wire *wire, const struct nupa_roce_path *path,
+		    const struct iovec *pieces, uint32_t n)
+{
+	struct nupa_wire_envelope envelope = {
+		.identification = path->identification,
+		.tos = path->tos,
+		.ttl = path->ttl,
+		.src_port = path->src_port,
+	};
+	struct iovec all[1 + NUPA_WIRE_PIECES] = { { &envelope, sizeof(envelope) } };
+	const struct msghdr msg = { .msg_iov = all, .msg_iovlen = 1 + n };
+
+	memcpy(envelope.src, path->src, sizeof(envelope.src));
+	memcpy(envelope.dst, path->dst, sizeof(envelope.dst));
+	for (uint32_t i = 0; i < n; i++) {
+		all[1 + i] = pieces[i];
+		envelope.bytes += (uint32_t)pieces[i].iov_len;
+	}
+	(void)!sendmsg(wire->keeper, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void nupa_wire_hand_over(struct nupa_wire *wire, const struct nupa_roce_path *path,
+			 const uint8_t *bytes, uint32_t n)
+{
+	const struct iovec piece = { (void *)(uintptr_t)bytes, n };
+
+	envelop(wire, path, &piece, 1);
+}
+
+static struct nupa_wire *find(const struct nupa_engine *engine, uint32_t index)
+{
+	const struct nupa_wire_entry *entry = nupa_wire_at(engine->fabric, index);
+	struct nupa_wire *wire = engine->wires;
+
+	while (wire && (!entry || wire->entry != entry || !wire->channel))
+		wire = wire->next;
+	return wire;
+}
+
+void nupa_wire_send_mad(struct nupa_engine *engine, uint32_t index, uint16_t pkey,
+			const uint8_t *mad)
+{
+	struct nupa_wire *wire = find(engine, index);
+	struct nupa_roce_packet packet = {
+		.opcode = UD_SEND_ONLY,
+		.pkey = pkey,
+		.dqpn = NUPA_CM_GSI_QPN,
+		.source_qpn = NUPA_CM_GSI_QPN,
+		.qkey = NUPA_CM_GSI_QKEY,
+		.payload_bytes = NUPA_CM_MAD_BYTES,
+	};
+	uint8_t headers[NUPA_ROCE_HEADERS_MAX_BYTES];
+	struct iovec pieces[NUPA_WIRE_PIECES];
+	struct msghdr msg = { .msg_iov = pieces, .msg_iovlen = NUPA_WIRE_PIECES };
+	uint32_t icrc;
+
+	if (!wire)
+		return;
+	packet.psn = wire->gsi_psn++ & 0xffffff;
+	pieces[0] = (struct iovec){ headers, nupa_roce_write(headers, &packet) };
+	pieces[1] = (struct iovec){ (void *)(uintptr_t)mad, NUPA_CM_MAD_BYTES };
+	icrc = htole32(nupa_icrc(&wire->out, pieces, 2));
+	pieces[2] = (struct iovec){ &icrc, sizeof(icrc) };
+	if (wire->udp < 0) {
+		envelop(wire, &wire->out, pieces, NUPA_WIRE_PIECES);
+		return;
+	}
+	msg.msg_name = &wire->to;
+	msg.msg_namelen = wire->ipv4 ? sizeof(wire->to.v4) : sizeof(wire->to.v6);
+	if (sendmsg(wire->udp, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return;
+	__atomic_fetch_add(&wire->entry->sent_packets, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&wire->entry->sent_bytes,
+			   pieces[0].iov_len + pieces[1].iov_len + pieces[2].iov_len,
+			   __ATOMIC_RELAXED);
+}
+
+void nupa_wire_receive_mad(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
+			   const uint8_t *payload)
+{
+	struct nupa_engine *engine = wire->engine;
+	const int index = nupa_wire_of_host(engine->fabric, wire->host);
+
+	if (packet->opcode != UD_SEND_ONLY || packet->qkey != NUPA_CM_GSI_QKEY || index < 0 ||
+	    nupa_wire_at(engine->fabric, (uint32_t)index) != wire->entry)
+		return;
+	/* IBTA 9.6.1.1.1 */
+	if (nupa_pkey_find(engine->fabric, engine->host, packet->pkey) < 0) {
+		nupa_count(&engine->hw->pkey_violations, 1);
+		return;
+	}
+	nupa_cm_receive_mad(engine, (uint32_t)index, payload, packet->payload_bytes,
+			    packet->source);
+}
