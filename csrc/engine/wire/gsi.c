@@ -98,7 +98,7 @@ void nupa_wire_receive_mad(struct nupa_wire *wire, const struct nupa_roce_packet
 	    nupa_wire_at(engine->fabric, (uint32_t)index) != wire->entry)
 		return;
 	/* IBTA 9.6.1.1.1 */
-	if (nupa_pkey_find(engine->fabric, engine->host, packet->pkey) < 0) {
+	if (nupa_pkey_find(engine->fabric, engine->host, (uint16_t)packet->pkey) < 0) {
 		nupa_count(&engine->hw->pkey_violations, 1);
 		return;
 	}
