@@ -7,11 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define UDP_PORT 4791
 #define ETHERTYPE_AT 12u
 #define ETHERTYPE_BYTES 2u
 #define VLAN_BYTES 4u
-#define BTH_BYTES 12u
 
 /* The decoder has seen an IP header behind these tags. */
 static const uint8_t *ip_header(const uint8_t *frame)
@@ -58,42 +56,22 @@ bool nupa_inject_decode(const uint8_t *frame, uint32_t bytes, struct nupa_roce_p
 	const uint32_t link = NUPA_LINKTYPE_ETHERNET;
 	struct nupa_span span = { .captured_bytes = bytes, .original_bytes = bytes };
 	struct nupa_headers h;
-	const uint8_t *extended;
+	uint32_t bth_at, end;
 
 	memset(out, 0, sizeof(*out));
 	nupa_decode(frame, bytes, &span, sizeof(span), 1, &link, 1, NUPA_DECODE_CHECK_ICRC, &h);
 	/* A GRH in Ethernet, RoCE v1, has no ports; a packet without an ICRC was cut off. */
-	if (h.layer != NUPA_LAYER_TRANSPORT || h.destination_port != UDP_PORT ||
+	if (h.layer != NUPA_LAYER_TRANSPORT || h.destination_port != NUPA_ROCE_PORT ||
 	    (h.fault != NUPA_FAULT_NONE && h.fault != NUPA_FAULT_OPCODE) ||
-	    h.icrc_state == NUPA_ICRC_NONE || !take_ip(frame, &h, out))
+	    h.icrc_state == NUPA_ICRC_NONE)
 		return false;
-	extended = frame + h.payload_offset - nupa_opcode(h.opcode).bytes;
+	bth_at = h.payload_offset - nupa_opcode(h.opcode).bytes - NUPA_BTH_BYTES;
+	end = h.payload_offset + h.payload_bytes + h.padcount + NUPA_ICRC_BYTES;
+	if (!nupa_roce_read(frame + bth_at, end - bth_at, out, payload) || !take_ip(frame, &h, out))
+		return false;
 	out->frame_bytes = bytes;
-	out->opcode = h.opcode;
-	out->version = extended[1 - (int)BTH_BYTES] & 15;
-	out->pad_bytes = h.padcount;
-	if (h.bth_flags & NUPA_BTH_SOLICITED)
-		out->flags |= NUPA_ROCE_SOLICITED;
 	if (h.icrc_state == NUPA_ICRC_RIGHT)
 		out->flags |= NUPA_ROCE_ICRC_RIGHT;
-	out->pkey = h.pkey;
-	out->dqpn = h.dqpn;
-	out->psn = h.psn;
-	out->rkey = h.rkey;
-	out->dma_bytes = h.dma_bytes;
-	out->va = h.va;
-	out->swap = h.swap;
-	out->compare = h.compare;
-	out->original = h.original;
-	out->imm = h.imm;
-	out->qkey = h.qkey;
-	out->source_qpn = h.source_qpn;
-	out->srqn = h.xrc_srqn;
-	out->syndrome = h.syndrome;
-	if (h.headers & NUPA_HEADER_FETH)
-		out->flush = extended[3] & 0x3f;
-	out->payload_bytes = h.payload_bytes;
-	*payload = frame + h.payload_offset;
 	return true;
 }
 

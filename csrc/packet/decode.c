@@ -79,9 +79,9 @@ static void ports(struct walk *w, uint32_t flags)
 	if (!p)
 		return;
 	out->layer = NUPA_LAYER_PORTS;
-	out->source_port = get16(p);
-	out->destination_port = get16(p + 2);
-	if (out->protocol != PROTOCOL_UDP || !ends(w, start, get16(p + 4)))
+	out->source_port = nupa_get16(p);
+	out->destination_port = nupa_get16(p + 2);
+	if (out->protocol != PROTOCOL_UDP || !ends(w, start, nupa_get16(p + 4)))
 		return;
 	if (out->destination_port == ROCE_PORT) {
 		w->udp = start;
@@ -103,7 +103,7 @@ static void ipv4(struct walk *w, uint32_t flags)
 		out->fault = NUPA_FAULT_LENGTH;
 		return;
 	}
-	if (!take(w, header_bytes - IPV4_BYTES) || !ends(w, start, get16(p + 2)))
+	if (!take(w, header_bytes - IPV4_BYTES) || !ends(w, start, nupa_get16(p + 2)))
 		return;
 	out->layer = NUPA_LAYER_NETWORK;
 	out->ip_version = 4;
@@ -113,7 +113,7 @@ static void ipv4(struct walk *w, uint32_t flags)
 	memcpy(out->destination, mapped, sizeof(mapped));
 	memcpy(out->destination + sizeof(mapped), p + 16, 4);
 	w->routed = start;
-	if (get16(p + 6) & 0x3fff) { /* more fragments, or an offset */
+	if (nupa_get16(p + 6) & 0x3fff) { /* more fragments, or an offset */
 		out->fault = NUPA_FAULT_FRAGMENT;
 		return;
 	}
@@ -158,7 +158,7 @@ static void ipv6(struct walk *w, bool is_grh, uint32_t flags)
 		out->fault = NUPA_FAULT_LENGTH;
 		return;
 	}
-	if (!ends(w, start, IPV6_BYTES + get16(p + 4)))
+	if (!ends(w, start, IPV6_BYTES + nupa_get16(p + 4)))
 		return;
 	out->layer = NUPA_LAYER_NETWORK;
 	out->ip_version = 6;
@@ -191,8 +191,8 @@ static void typed(struct walk *w, uint16_t ethertype, uint32_t flags)
 		if (!p)
 			return;
 		if (!i)
-			out->vlan = get16(p);
-		out->ethertype = get16(p + 2);
+			out->vlan = nupa_get16(p);
+		out->ethertype = nupa_get16(p + 2);
 	}
 	if (out->ethertype == ETHERTYPE_IPV4)
 		ipv4(w, flags);
@@ -206,7 +206,7 @@ static void linked(struct walk *w, uint32_t bytes, uint32_t type_at, uint32_t fl
 	const uint8_t *p = take(w, bytes);
 
 	if (p)
-		typed(w, get16(p + type_at), flags);
+		typed(w, nupa_get16(p + type_at), flags);
 }
 
 static void infiniband(struct walk *w, uint32_t flags)
@@ -215,11 +215,11 @@ static void infiniband(struct walk *w, uint32_t flags)
 	uint32_t start = w->at;
 	const uint8_t *p = take(w, LRH_BYTES);
 
-	if (!p || !ends(w, start, (get16(p + 4) & 0x7ffu) * 4))
+	if (!p || !ends(w, start, (nupa_get16(p + 4) & 0x7ffu) * 4))
 		return;
 	out->layer = NUPA_LAYER_LINK;
-	out->dlid = get16(p + 2);
-	out->slid = get16(p + 6);
+	out->dlid = nupa_get16(p + 2);
+	out->slid = nupa_get16(p + 6);
 	w->routed = start;
 	w->local = true;
 	if ((p[1] & 3) == LNH_LOCAL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Records of NUPA's link type.  The input comes from a file; no byte behind its end is read. */
 #include "packet/records.h"
+#include "base/bytes.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -17,21 +18,6 @@ enum { TLP_CPL = 0x0a, TLP_CPL_LOCKED = 0x0b, TLP_MSG = 0x10, TLP_MSG_LAST = 0x1
 enum { CXL_REQ = 1, CXL_RWD, CXL_BIRSP, CXL_BISNP, CXL_NDR, CXL_DRS };
 enum { D2H_REQ = 1, D2H_RSP, D2H_DATA, H2D_REQ, H2D_RSP, H2D_DATA };
 enum { SEGMENT_REMOTE = 1, SEGMENT_REMOTE_BYTES = 16 };
-
-static uint16_t get16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] << 8 | p[1]);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-	return (uint32_t)get16(p) << 16 | get16(p + 2);
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-	return (uint64_t)get32(p) << 32 | get32(p + 4);
-}
 
 /* PCIe 6.0, 2.2: the first DW, then a header by its type. */
 static bool decode_tlp(const uint8_t *p, size_t bytes, struct nupa_record *out)
@@ -67,7 +53,7 @@ static bool decode_tlp(const uint8_t *p, size_t bytes, struct nupa_record *out)
 		return true;
 	}
 	out->length = 4 * length;
-	out->address = wide ? get64(p + 8) : get32(p + 8);
+	out->address = wide ? nupa_get64(p + 8) : nupa_get32(p + 8);
 	out->address &= ~(uint64_t)3;
 	return true;
 }
@@ -91,11 +77,11 @@ static bool decode_cxl(const uint8_t *p, size_t bytes, struct nupa_record *out)
 		return false;
 	p += 2;
 	if (channel == CXL_BIRSP || channel == CXL_BISNP)
-		out->number = get16(p + 4) >> 4;
+		out->number = nupa_get16(p + 4) >> 4;
 	else
-		out->number = get16(p + 2);
+		out->number = nupa_get16(p + 2);
 	if (channel == CXL_REQ || channel == CXL_RWD || channel == CXL_BISNP)
-		out->address = get64(p + 10);
+		out->address = nupa_get64(p + 10);
 	out->length = channel == CXL_RWD || channel == CXL_DRS ? LINE_BYTES : 0;
 	return true;
 }
@@ -118,9 +104,9 @@ static bool decode_cache(const uint8_t *p, size_t bytes, struct nupa_record *out
 		return false;
 	channel = p[0];
 	out->queue = p[2];
-	out->states = get16(p + 4);
-	out->index = get16(p + 6);
-	out->address = get64(p + 8);
+	out->states = nupa_get16(p + 4);
+	out->index = nupa_get16(p + 6);
+	out->address = nupa_get64(p + 8);
 	out->code = (uint8_t)(channel << 5);
 	if (channel < D2H_REQ || channel > H2D_DATA) {
 		out->fault = NUPA_RECORD_FAULT_KIND;
@@ -130,7 +116,7 @@ static bool decode_cache(const uint8_t *p, size_t bytes, struct nupa_record *out
 		return false;
 	p += 16;
 	out->code = (uint8_t)(out->code | (p[0] >> shift[channel] & mask[channel]));
-	out->number = get16(p + (channel == H2D_RSP ? 3 : 1)) >> 4;
+	out->number = nupa_get16(p + (channel == H2D_RSP ? 3 : 1)) >> 4;
 	out->length = channel == D2H_DATA || channel == H2D_DATA ? LINE_BYTES : 0;
 	return true;
 }
@@ -140,8 +126,8 @@ static bool decode_doorbell(const uint8_t *p, size_t bytes, struct nupa_record *
 	if (bytes < 16)
 		return false;
 	out->queue = p[1];
-	out->number = get32(p + 4);
-	out->index = get64(p + 8);
+	out->number = nupa_get32(p + 4);
+	out->index = nupa_get64(p + 8);
 	return true;
 }
 
@@ -153,11 +139,11 @@ static bool decode_wqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
 		return false;
 	out->queue = p[1];
 	out->code = p[2];
-	out->number = get32(p + 8);
-	out->index = get64(p + 16);
-	out->wr_id = get64(p + 24);
-	out->length = get32(p + 32);
-	end = get16(p + 6);
+	out->number = nupa_get32(p + 8);
+	out->index = nupa_get64(p + 16);
+	out->wr_id = nupa_get64(p + 24);
+	out->length = nupa_get32(p + 32);
+	end = nupa_get16(p + 6);
 	if (end < at) {
 		out->fault = NUPA_RECORD_FAULT_LENGTH;
 		return true;
@@ -167,7 +153,7 @@ static bool decode_wqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
 
 		if (bytes < at + 4 || end < at + 4)
 			return false;
-		size = get16(p + at + 2);
+		size = nupa_get16(p + at + 2);
 		if (size < 4 || size > end - at) {
 			out->fault = NUPA_RECORD_FAULT_LENGTH;
 			return true;
@@ -175,7 +161,7 @@ static bool decode_wqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
 		if (p[at] == SEGMENT_REMOTE && size >= SEGMENT_REMOTE_BYTES) {
 			if (bytes < at + SEGMENT_REMOTE_BYTES)
 				return false;
-			out->address = get64(p + at + 4);
+			out->address = nupa_get64(p + at + 4);
 			return true; /* the rest has no field that is asked for */
 		}
 		at += size;
@@ -189,10 +175,10 @@ static bool decode_cqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
 		return false;
 	out->status = p[1];
 	out->code = p[2];
-	out->number = get32(p + 8);
-	out->wr_id = get64(p + 16);
-	out->index = get64(p + 24);
-	out->length = get32(p + 32);
+	out->number = nupa_get32(p + 8);
+	out->wr_id = nupa_get64(p + 16);
+	out->index = nupa_get64(p + 24);
+	out->length = nupa_get32(p + 32);
 	return true;
 }
 
@@ -235,11 +221,11 @@ static void decode_one(const uint8_t *p, size_t bytes, struct nupa_record *out)
 	out->level = p[2];
 	out->kind = p[3];
 	out->direction = p[4];
-	out->flags = get16(p + 6);
-	out->transfer = get64(p + 8);
-	out->port = get16(p + 16);
-	out->host = get16(p + 18);
-	out->sequence = get32(p + 20);
+	out->flags = nupa_get16(p + 6);
+	out->transfer = nupa_get64(p + 8);
+	out->port = nupa_get16(p + 16);
+	out->host = nupa_get16(p + 18);
+	out->sequence = nupa_get32(p + 20);
 	out->payload_offset = p[1];
 	if (p[1] < HEADER_BYTES) {
 		out->fault = NUPA_RECORD_FAULT_LENGTH;

@@ -3,6 +3,7 @@
 #ifndef NUPA_PACKET_WALK_H
 #define NUPA_PACKET_WALK_H
 
+#include "base/bytes.h"
 #include "packet/decode.h"
 
 #include <stdbool.h>
@@ -17,26 +18,6 @@ struct walk {
 	bool local;      /* begins with an LRH */
 	struct nupa_headers *out;
 };
-
-static inline uint16_t get16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] << 8 | p[1]);
-}
-
-static inline uint32_t get24(const uint8_t *p)
-{
-	return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
-}
-
-static inline uint32_t get32(const uint8_t *p)
-{
-	return (uint32_t)get16(p) << 16 | get16(p + 2);
-}
-
-static inline uint64_t get64(const uint8_t *p)
-{
-	return (uint64_t)get32(p) << 32 | get32(p + 4);
-}
 
 /* The next header, of so many bytes; NULL: it is incomplete, which is the fault. */
 static inline const uint8_t *take(struct walk *w, uint32_t bytes)

@@ -4,7 +4,7 @@
  * the fewest that coherent caches need: polling a line that has not changed is a hit. */
 #include "capture/expand/cache_line.h"
 
-#include "capture/expand/bytes.h"
+#include "base/bytes.h"
 #include "segment/layout/geometry.h"
 #include "segment/ring/ring.h"
 #include "segment/segment_internal.h"

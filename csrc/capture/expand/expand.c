@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Expands records into packets: makes runs of a record, and copies packet by packet as long as the
  * buffer has room. */
-#include "capture/expand/bytes.h"
+#include "base/bytes.h"
 #include "capture/expand/expand.h"
 
 void nupa_expand_begin(struct nupa_watch *watch, const struct nupa_trace_record *record,

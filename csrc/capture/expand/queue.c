@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Queue entries in the public format (nupa/packet/tables/queue.py): big endian, segments behind one
  * another. */
-#include "capture/expand/bytes.h"
+#include "base/bytes.h"
 #include "capture/expand/expand.h"
 
 #include "abi/verbs_abi.h"

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One packet of InfiniBand's transport, as RoCE v2 has it: Ethernet, IPv4, UDP, BTH, extended
  * headers, payload, padding, ICRC (IBTA 9.2, 9.3; A14, A17, A19). */
-#include "capture/expand/bytes.h"
-#include "packet/crc.h"
-#include "packet/opcodes.h"
+#include "base/bytes.h"
+#include "packet/icrc.h"
+#include "packet/roce.h"
 #include "capture/expand/expand.h"
 
-#define UDP_PORT 4791u
 #define HEAD_BYTES 42u
 #define IP_AT 14u
 #define UDP_AT 34u
-#define BTH_BYTES 12u
-#define ICRC_BYTES 4u
 
 /* As drivers of Linux choose it: the pair of QP numbers distinguishes flows. */
 static uint32_t source_port(uint32_t a, uint32_t b)
@@ -41,7 +38,7 @@ void nupa_roce_head(const struct nupa_watch *watch, struct nupa_roce *roce, uint
 	at = nupa_put32(at, source->ipv4);
 	at = nupa_put32(at, target->ipv4);
 	at = nupa_put16(at, source_port(roce->src_qpn, roce->dest_qpn));
-	at = nupa_put16(at, UDP_PORT);
+	at = nupa_put16(at, NUPA_ROCE_PORT);
 	nupa_put32(at, 0);
 	roce->ip_sum = 0x4500 + 0x4000 + 0x4011 + (source->ipv4 >> 16) + (source->ipv4 & 0xffff) +
 		       (target->ipv4 >> 16) + (target->ipv4 & 0xffff);
@@ -80,36 +77,31 @@ static uint8_t opcode_of(const struct nupa_roce *roce, bool first, bool last)
 	}
 }
 
-static uint8_t *put_headers(const struct nupa_roce *roce, uint32_t headers, uint8_t *at)
+static struct nupa_roce_packet packet_of(const struct nupa_roce *roce, uint8_t opcode)
 {
-	if (headers & NUPA_HEADER_XRCETH)
-		at = nupa_put32(at, roce->srqn & 0xffffff);
-	if (headers & NUPA_HEADER_DETH)
-		at = nupa_put32(nupa_put32(at, roce->qkey), roce->src_qpn & 0xffffff);
-	if (headers & NUPA_HEADER_FETH) /* level; placement: both as verbs have them */
-		at = nupa_put32(at,
-				(uint32_t)(roce->swap >> 8 & 3) << 4 | (uint32_t)(roce->swap & 15));
-	if (headers & NUPA_HEADER_RETH)
-		at = nupa_put32(nupa_put32(nupa_put64(at, roce->raddr), roce->rkey),
-				roce->total_bytes);
-	if (headers & NUPA_HEADER_ATOMICETH) {
-		bool cas = roce->atomic == NUPA_ATOMIC_CAS;
+	const bool invalidates = nupa_opcode(opcode).headers & NUPA_HEADER_IETH;
+	const bool is_cas = roce->atomic == NUPA_ATOMIC_CAS;
 
-		at = nupa_put32(nupa_put64(at, roce->raddr), roce->rkey);
-		at = nupa_put64(at, cas ? roce->swap : roce->compare_add);
-		at = nupa_put64(at, cas ? roce->compare_add : 0);
-	}
-	if (headers & NUPA_HEADER_AETH)
-		at = nupa_put32(at, (uint32_t)roce->syndrome << 24 | (roce->msn & 0xffffff));
-	if (headers & NUPA_HEADER_ATOMICACKETH)
-		at = nupa_put64(at, roce->original);
-	if (headers & NUPA_HEADER_IMMDT) { /* as it lies in memory */
-		memcpy(at, &roce->imm, sizeof(roce->imm));
-		at += sizeof(roce->imm);
-	}
-	if (headers & NUPA_HEADER_IETH)
-		at = nupa_put32(at, roce->imm);
-	return at;
+	return (struct nupa_roce_packet){
+		.opcode = opcode,
+		.flags = NUPA_ROCE_MIGREQ, /* migrated */
+		.pkey = roce->pkey ? roce->pkey : NUPA_PKEY_DEFAULT,
+		.dqpn = roce->dest_qpn,
+		.srqn = roce->srqn,
+		.qkey = roce->qkey,
+		.source_qpn = roce->src_qpn,
+		/* level; placement: both as verbs have them */
+		.flush = (uint8_t)((roce->swap >> 8 & 3) << 4 | (roce->swap & 15)),
+		.va = roce->raddr,
+		.rkey = invalidates ? roce->imm : roce->rkey,
+		.dma_bytes = roce->total_bytes,
+		.swap = is_cas ? roce->swap : roce->compare_add,
+		.compare = is_cas ? roce->compare_add : 0,
+		.syndrome = roce->syndrome,
+		.msn = roce->msn,
+		.original = roce->original,
+		.imm = be32toh(roce->imm), /* as it lies in memory */
+	};
 }
 
 /* The payload of packet i. */
@@ -136,26 +128,13 @@ uint32_t nupa_roce_room(const struct nupa_roce *roce, uint32_t i)
 	return NUPA_HEADERS_MAX_BYTES + recorded_bytes(roce, i, roce->piece_bytes);
 }
 
-/* A16.5.1, A17.3.3: over all fields that routers leave unchanged; variant fields count as ones. */
 static void put_icrc(uint8_t *packet, uint8_t *end)
 {
-	uint8_t masked[8 + 28 + BTH_BYTES];
-	uint32_t crc;
+	const uint32_t crc =
+	    htole32(nupa_icrc_of_frame(NUPA_ICRC_IPV4, packet + IP_AT, UDP_AT - IP_AT,
+				       HEAD_BYTES - IP_AT, (uint32_t)(end - packet) - IP_AT));
 
-	memset(masked, 0xff, 8);
-	memcpy(masked + 8, packet + IP_AT, sizeof(masked) - 8);
-	masked[8 + 1] = 0xff;                           /* type of service */
-	masked[8 + 8] = 0xff;                           /* time to live */
-	masked[8 + 10] = masked[8 + 11] = 0xff;         /* header checksum */
-	masked[8 + 20 + 6] = masked[8 + 20 + 7] = 0xff; /* UDP checksum */
-	masked[8 + 28 + 4] = 0xff;                      /* FECN, BECN */
-	crc = nupa_crc32(0, masked, sizeof(masked));
-	packet += HEAD_BYTES + BTH_BYTES;
-	crc = nupa_crc32(crc, packet, (size_t)(end - packet));
-	end[0] = (uint8_t)crc;
-	end[1] = (uint8_t)(crc >> 8);
-	end[2] = (uint8_t)(crc >> 16);
-	end[3] = (uint8_t)(crc >> 24);
+	memcpy(end, &crc, sizeof(crc));
 }
 
 static void put_lengths(const struct nupa_roce *roce, uint8_t *packet, uint32_t bytes)
@@ -177,19 +156,20 @@ uint32_t nupa_roce_build(const struct nupa_roce *roce, uint32_t i, uint32_t n, u
 	const uint8_t opcode = (uint8_t)(roce->transport | opcode_of(roce, first, last));
 	const uint32_t bytes = payload_bytes(roce, i, n), pad = -bytes & 3;
 	const uint32_t recorded = recorded_bytes(roce, i, bytes);
+	struct nupa_roce_packet packet = packet_of(roce, opcode);
 	uint32_t total, captured;
 	uint8_t *at = out;
 
+	packet.pad_bytes = (uint8_t)pad;
+	packet.psn = (roce->psn + i) & NUPA_PSN_MASK;
+	if (last && roce->solicited)
+		packet.flags |= NUPA_ROCE_SOLICITED;
+	if (last && roce->asks)
+		packet.flags |= NUPA_ROCE_ACK_REQUEST;
 	memcpy(at, roce->head, HEAD_BYTES);
 	at += HEAD_BYTES;
-	at[0] = opcode;
-	at[1] = (uint8_t)((last && roce->solicited ? 0x80u : 0) | 0x40u |
-			  pad << 4); /* MigReq: migrated */
-	nupa_put16(at + 2, roce->pkey ? roce->pkey : NUPA_PKEY_DEFAULT);
-	nupa_put32(at + 4, roce->dest_qpn & 0xffffff);
-	nupa_put32(at + 8, (last && roce->asks ? 1u << 31 : 0) | ((roce->psn + i) & NUPA_PSN_MASK));
-	at = put_headers(roce, nupa_opcode(opcode).headers, at + BTH_BYTES);
-	total = (uint32_t)(at - out) + bytes + pad + ICRC_BYTES;
+	at += nupa_roce_write(at, &packet);
+	total = (uint32_t)(at - out) + bytes + pad + NUPA_ICRC_BYTES;
 	captured = (uint32_t)(at - out) + recorded;
 	*original_bytes = total;
 	put_lengths(roce, out, total);

@@ -2,7 +2,7 @@
  * Accesses as TLPs (PCIe 6.0, chapter 2) and CXL.mem messages (CXL 3.1, 3.3). */
 #include "capture/expand/split.h"
 
-#include "capture/expand/bytes.h"
+#include "base/bytes.h"
 
 #include <string.h>
 

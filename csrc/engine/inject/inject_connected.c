@@ -127,9 +127,9 @@ static bool length_fits(const struct nupa_qp *qp, const struct nupa_roce_packet 
 
 	if ((bytes + packet->pad_bytes) % 4 || packet->dma_bytes > NUPA_MSG_MAX_BYTES)
 		return false;
-	if (shape->op == NUPA_OP_ATOMIC && nupa_inject_carries(packet->opcode))
+	if (shape->op == NUPA_OP_ATOMIC && nupa_opcode(packet->opcode).payload)
 		return bytes == sizeof(uint64_t) && packet->dma_bytes == bytes;
-	if (!nupa_inject_carries(packet->opcode))
+	if (!nupa_opcode(packet->opcode).payload)
 		return bytes == 0;
 	if (bytes > mtu_bytes || (!last && bytes != mtu_bytes) || (!first && !bytes))
 		return false;
@@ -258,7 +258,7 @@ void nupa_judge_connected(struct nupa_judged *j)
 {
 	static const struct shape none = { 0, ONLY };
 	const struct shape *shape =
-	    nupa_inject_knows(j->packet->opcode) ? &shapes[nupa_operation_of(j->packet)] : &none;
+	    nupa_opcode(j->packet->opcode).known ? &shapes[nupa_operation_of(j->packet)] : &none;
 	struct nupa_qp *qp = j->qp;
 	struct nupa_msg msg = message_of(j, shape);
 

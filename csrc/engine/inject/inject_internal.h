@@ -61,11 +61,6 @@ static inline enum nupa_operation nupa_operation_of(const struct nupa_roce_packe
 	return packet->opcode & OPCODE_OPERATION;
 }
 
-/* inject_opcodes.c: whether the service has the operation; a packet of another is only payload. */
-bool nupa_inject_knows(uint8_t opcode);
-/* Whether a packet with this opcode, which is known, carries a payload. */
-bool nupa_inject_carries(uint8_t opcode);
-
 static inline void nupa_judged_drop(struct nupa_judged *j, enum nupa_inject_reason reason)
 {
 	j->result->verdict = NUPA_INJECT_DROPPED;

@@ -75,7 +75,7 @@ static bool service_fits(const struct nupa_qp *qp, const struct nupa_roce_packet
 	case SERVICE_UC:
 		return qp->type == IBV_QPT_UC;
 	case SERVICE_UD:
-		return qp->type == IBV_QPT_UD && nupa_inject_knows(packet->opcode);
+		return qp->type == IBV_QPT_UD && nupa_opcode(packet->opcode).known;
 	default:
 		return false;
 	}
@@ -85,7 +85,7 @@ static bool is_answer(const struct nupa_roce_packet *packet)
 {
 	enum nupa_operation operation = nupa_operation_of(packet);
 
-	return nupa_inject_knows(packet->opcode) && operation >= OPERATION_READ_RESP_FIRST &&
+	return nupa_opcode(packet->opcode).known && operation >= OPERATION_READ_RESP_FIRST &&
 	       operation <= OPERATION_ATOMIC_ACK;
 }
 
@@ -209,7 +209,8 @@ static void tell_psn(const struct nupa_engine *engine, uint32_t qpn,
 /* Whether a decoder could have made it. */
 static bool well_formed(const struct nupa_roce_packet *packet, uint32_t bytes)
 {
-	const uint32_t of_24_bits = packet->dqpn | packet->psn | packet->source_qpn | packet->srqn;
+	const uint32_t of_24_bits =
+	    packet->dqpn | packet->psn | packet->source_qpn | packet->srqn | packet->msn;
 
 	return bytes >= sizeof(*packet) && packet->payload_bytes == bytes - sizeof(*packet) &&
 	       of_24_bits <= 0xffffff && packet->pkey <= 0xffff && packet->version <= 15 &&

@@ -26,6 +26,7 @@ static void begin(const struct nupa_wire *wire, const struct nupa_qp *qp,
 	(void)wire;
 	memset(packet, 0, sizeof(*packet));
 	packet->opcode = (uint8_t)(service_of(qp) | operation);
+	packet->flags = NUPA_ROCE_MIGREQ; /* migrated */
 	packet->pkey = qp->pkey ? qp->pkey : NUPA_PKEY_DEFAULT;
 	packet->dqpn = msg->dest_qpn;
 	packet->psn = psn & 0xffffff;

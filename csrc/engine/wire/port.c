@@ -144,6 +144,8 @@ static void set_addresses(struct nupa_wire *wire)
 	memcpy(wire->out.dst, remote, sizeof(remote));
 	memcpy(wire->in.src, remote, sizeof(remote));
 	memcpy(wire->in.dst, local, sizeof(local));
+	nupa_icrc_prepare(&wire->icrc_out, local, remote);
+	nupa_icrc_prepare(&wire->icrc_in, remote, local);
 	wire->out.src_port = wire->in.src_port = NUPA_WIRE_UDP_PORT;
 	wire->ipv4 = !memcmp(remote, mapped, sizeof(mapped));
 	if (wire->ipv4) {

@@ -30,8 +30,9 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 	memcpy(packet.destination, path->dst, sizeof(packet.destination));
 	packet.traffic_class = path->tos;
 	packet.hop_limit = path->ttl;
-	if (identified ? nupa_icrc_right(path, bytes, n)
-		       : nupa_icrc_expected(&wire->sender, path, bytes, n))
+	if (identified
+		? nupa_icrc_right(path, bytes, n)
+		: nupa_icrc_expected(&wire->sender, &wire->icrc_in, path->src_port, bytes, n))
 		packet.flags |= NUPA_ROCE_ICRC_RIGHT;
 	else
 		__atomic_fetch_add(&wire->entry->icrc_errors, 1, __ATOMIC_RELAXED);

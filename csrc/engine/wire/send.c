@@ -18,7 +18,8 @@ static void add(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
 		    (struct iovec){ (void *)(uintptr_t)payload, packet->payload_bytes };
 	out->pieces[n] = (struct iovec){ out->tail, packet->pad_bytes };
 	memset(out->tail, 0, sizeof(out->tail));
-	icrc = htole32(nupa_icrc(&wire->out, out->pieces, (int)n + 1));
+	icrc =
+	    htole32(nupa_icrc_of(&wire->icrc_out, wire->out.src_port, 0, out->pieces, (int)n + 1));
 	memcpy(out->tail + packet->pad_bytes, &icrc, sizeof(icrc));
 	out->pieces[n++].iov_len += sizeof(icrc);
 	out->bytes = 0;

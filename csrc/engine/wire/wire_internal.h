@@ -45,6 +45,7 @@ struct nupa_wire {
 	bool blocked;    /* the socket takes no more for now */
 	bool stop, done; /* its thread shall end, and has */
 	struct nupa_roce_path out, in;
+	struct nupa_icrc_base icrc_out, icrc_in;
 	struct nupa_icrc_sender sender; /* the other end */
 	union {
 		struct sockaddr_in v4;

@@ -400,16 +400,6 @@ static void any_packet(enum ibv_qp_type type, bool with_srq)
 	nupa_fabric_put(s.fabric);
 }
 
-TEST(opcodes_are_those_of_the_decoder)
-{
-	for (uint32_t code = 0; code < 256; code++) {
-		const struct nupa_opcode opcode = nupa_opcode((uint8_t)code);
-
-		CHECK_EQ(nupa_inject_knows((uint8_t)code), opcode.known);
-		CHECK_EQ(nupa_inject_carries((uint8_t)code), opcode.payload);
-	}
-}
-
 TEST(at_a_reliable_queue_pair)
 {
 	any_packet(IBV_QPT_RC, false);
