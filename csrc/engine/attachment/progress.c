@@ -350,6 +350,8 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 
 		if (qp->wait == NUPA_WAIT_RING) /* room is not announced */
 			at_ns = soon_ns;
+		else if (qp->wait == NUPA_WAIT_WINDOW) /* an acknowledgement, or the timer's */
+			at_ns = UINT64_MAX;
 		else if (qp->wait == NUPA_WAIT_PATH) /* its event is port_epoch */
 			at_ns = qp->wait_deadline_ns ? qp->wait_deadline_ns : UINT64_MAX;
 		if (qp->wait != NUPA_WAIT_RING && qp->wait != NUPA_WAIT_RATE &&

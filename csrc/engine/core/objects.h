@@ -185,7 +185,8 @@ struct nupa_wqe {
 	uint8_t by_message;   /* went so once, and so it goes again: retry.c I6 */
 	uint8_t pulled;       /* a SEND whose receiver fetches it */
 	uint8_t pad;
-	uint32_t part_bytes; /* of each part but the last, where it goes in parts */
+	uint32_t part_bytes; /* of each part but the last, where it goes in parts; of a READ by a
+			      * wire: up to where it was asked for */
 	union {
 		struct ibv_sge sge[1];
 		uint8_t inline_data[1];
@@ -211,6 +212,7 @@ enum nupa_wait {
 	NUPA_WAIT_PEER,    /* the peer QP is not ready: again at wait_until_ns */
 	NUPA_WAIT_PATH,    /* a port is down */
 	NUPA_WAIT_CONTACT, /* the peer process has not opened its direction of the channel */
+	NUPA_WAIT_WINDOW,  /* too much is on a wire: until something is acknowledged */
 	NUPA_WAIT_RATE,    /* of its tenant, partition or member: until wait_until_ns */
 };
 
@@ -280,6 +282,12 @@ struct nupa_qp_faults {
 	struct nupa_list stuck_link; /* engine->faults->stuck, while qp->stuck */
 	uint64_t stuck_until_ns;
 	uint32_t stuck_by; /* the fault that did it */
+	/* A wire: flight.c. */
+	uint32_t unacked_psn;    /* all before it is acknowledged */
+	uint32_t window_packets; /* so many may be on their way; 0: not begun */
+	uint32_t threshold_packets, window_acked;
+	uint32_t lost_psn; /* the window was halved for what was sent before this */
+	bool halved;
 };
 
 /* A request that is being built between wr_start and wr_complete, by one thread (qp_ex.c). */

@@ -163,8 +163,10 @@ static void take_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 		qp->dest_qpn = attr->dest_qp_num & 0xffffff;
 	if (mask & IBV_QP_RQ_PSN)
 		qp->expected_psn = attr->rq_psn & 0xffffff;
-	if (mask & IBV_QP_SQ_PSN)
+	if (mask & IBV_QP_SQ_PSN) {
 		qp->next_psn = attr->sq_psn & 0xffffff;
+		nupa_flight_reset(qp);
+	}
 	if (mask & IBV_QP_RNR_RETRY)
 		qp->rnr_left = attr->rnr_retry;
 	if (mask & IBV_QP_RETRY_CNT)

@@ -21,6 +21,8 @@ static inline struct nupa_msg *nupa_issue_room(struct nupa_qp *qp, uint32_t dma_
 		nupa_sq_wait_for_contact(qp);
 		return NULL;
 	}
+	if (unlikely(qp->channel->wired) && qp->type == IBV_QPT_RC && !nupa_flight_open(qp))
+		return NULL;
 	if (unlikely(dma_bytes && !qp->channel->dma_backed) &&
 	    nupa_channel_back_dma(qp->engine, qp->channel)) {
 		if (qp->type == IBV_QPT_RC)

@@ -197,6 +197,41 @@ static void set_psns(const struct nupa_qp *qp, struct nupa_wqe *wqe)
 	    nupa_psn_add(wqe->first_psn, nupa_packets(wqe->length_bytes, mtu_bytes) - 1);
 }
 
+/* A piece when half of the one before it has come, so that the wire is never idle.  A responder
+ * that keeps one request at a time gets the next one when all has come. */
+bool nupa_requester_read_more(struct nupa_qp *qp, struct nupa_wqe *wqe)
+{
+	const uint32_t left = wqe->length_bytes - wqe->part_bytes;
+	const uint32_t window = nupa_flight_read_bytes(qp), piece = left < window ? left : window;
+	const uint32_t asked = wqe->part_bytes - wqe->moved_bytes;
+	struct nupa_msg *msg;
+
+	if (asked && (asked > window / 2 || qp->reads_outstanding >= qp->attr.max_rd_atomic))
+		return true;
+	msg = nupa_tx_reserve(&qp->channel->tx, 0, NULL);
+	if (!msg)
+		return false;
+	nupa_request_fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
+	msg->psn = nupa_psn_of(
+	    qp->incarnation, nupa_psn_add(wqe->first_psn, wqe->part_bytes / nupa_qp_mtu_bytes(qp)));
+	msg->reth = (struct nupa_reth){ wqe->raddr + wqe->part_bytes, wqe->rkey, piece };
+	wqe->part_bytes += piece;
+	nupa_channel_publish(qp->channel, msg, 0);
+	return true;
+}
+
+/* A READ or atomic by a wire: what was asked for comes first, as PSNs are in order. */
+static bool is_reading(struct nupa_qp *qp)
+{
+	const struct nupa_wqe *last;
+
+	if (!qp->reads_outstanding || qp->sq.issued == qp->sq.acked)
+		return false;
+	last = nupa_sq_wqe(&qp->sq, qp->sq.issued - 1);
+	return last->opcode == IBV_WR_RDMA_READ && last->state == NUPA_WQE_SENT &&
+	       last->part_bytes < last->length_bytes;
+}
+
 static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
 			  uint32_t n_spans)
 {
@@ -223,15 +258,21 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	if (wqe->opcode == IBV_WR_ATOMIC_WRITE &&
 	    nupa_spans_copy(spans, n_spans, 0, &value, sizeof(value), false))
 		return nupa_sq_fail_in_turn(qp, qp->sq.issued, IBV_WC_LOC_PROT_ERR);
+	if (unlikely(qp->channel->wired) && is_reading(qp))
+		return false;
 	msg = nupa_issue_reserve(qp, 0, 0, NULL);
 	if (!msg)
 		return false;
 	set_psns(qp, wqe);
 	wqe->by_message = 1;
 	if (wqe->opcode == IBV_WR_RDMA_READ) { /* again: what has not come yet */
+		uint32_t left = wqe->length_bytes - wqe->moved_bytes;
+
+		if (unlikely(qp->channel->wired) && left > nupa_flight_read_bytes(qp))
+			left = nupa_flight_read_bytes(qp);
+		wqe->part_bytes = wqe->moved_bytes + left;
 		nupa_request_fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
-		msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey,
-						wqe->length_bytes - wqe->moved_bytes };
+		msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey, left };
 	} else {
 		nupa_request_fill(qp, msg, NUPA_OP_ATOMIC, NUPA_F_FIRST | NUPA_F_LAST, 0);
 		msg->atomic = (struct nupa_atomic_eth){

@@ -39,6 +39,8 @@ void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn)
 {
 	bool any = false;
 
+	if (unlikely(qp->channel && qp->channel->wired))
+		nupa_flight_acked(qp, psn);
 	for (uint64_t i = qp->sq.acked; i != qp->sq.issued; i++) {
 		struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
 
@@ -173,6 +175,8 @@ bool nupa_requester_go_back(struct nupa_qp *qp, uint64_t index)
 	qp->psn_retries_left--;
 	psn = faults && faults->part_of == index + 1 ? nupa_psn_add(faults->part_psn, 1)
 						     : nupa_sq_wqe(&qp->sq, index)->first_psn;
+	if (unlikely(qp->channel && qp->channel->wired))
+		nupa_flight_lost(qp, false);
 	rewind_from(qp, index, psn);
 	resync(qp);
 	nupa_qp_unsettle(qp);
@@ -288,6 +292,8 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 		break;
 	case NUPA_NAK_PSN:
 		nupa_count(&qp->engine->hw->packet_seq_err, 1);
+		if (unlikely(qp->channel && qp->channel->wired))
+			nupa_flight_lost(qp, false);
 		qp->went_back = true;
 		qp->went_back_psn = msg->psn;
 		if (qp->psn_retries_left-- == 0)
@@ -399,6 +405,11 @@ void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
 	if (!nupa_channel_intact(qp->channel))
 		return; /* not its bytes: the death watch will tell */
 	wqe->moved_bytes += msg->length_bytes;
+	if (unlikely(qp->channel->wired)) {
+		nupa_flight_acked(qp, msg->psn + (wqe->moved_bytes - 1) / nupa_qp_mtu_bytes(qp));
+		if (wqe->part_bytes < wqe->length_bytes)
+			(void)nupa_requester_read_more(qp, wqe);
+	}
 	if (wqe->moved_bytes == wqe->length_bytes) {
 		response_done(qp, wqe);
 	} else if (unlikely(qp->channel->suspect) && msg->length_bytes) {
@@ -443,12 +454,19 @@ static bool in_ring(const struct nupa_qp *qp)
 	       (channel->gated && nupa_channel_ready(channel));
 }
 
+/* By a wire: part of a request is sent, and the rest waits for the window. */
+static bool is_being_sent(struct nupa_qp *qp)
+{
+	return qp->channel && qp->channel->wired && qp->type == IBV_QPT_RC &&
+	       qp->sq.issued != qp->sq.posted && nupa_sq_has_begun(&qp->sq);
+}
+
 static void expire(struct nupa_qp *qp)
 {
 	uint64_t index = nupa_retry_oldest(qp);
 	bool lies_in_ring;
 
-	if (index == qp->sq.issued || !qp->channel || qp->channel->broken ||
+	if ((index == qp->sq.issued && !is_being_sent(qp)) || !qp->channel || qp->channel->broken ||
 	    (!qp->channel->faulty && index >= qp->faults->retry_end) ||
 	    (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD)) {
 		nupa_retry_stop(qp);
@@ -465,6 +483,8 @@ static void expire(struct nupa_qp *qp)
 		nupa_retry_start(qp);
 		return;
 	}
+	if (unlikely(qp->channel->wired))
+		nupa_flight_lost(qp, true);
 	if (!nupa_requester_go_back(qp, index))
 		return;
 	qp->went_back = false; /* a NAK of that pass is as good as the first one was */

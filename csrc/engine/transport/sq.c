@@ -63,7 +63,7 @@ bool nupa_sq_wait_over(struct nupa_qp *qp)
 {
 	uint64_t now_ns;
 
-	if (qp->wait == NUPA_WAIT_RING) {
+	if (qp->wait == NUPA_WAIT_RING || qp->wait == NUPA_WAIT_WINDOW) {
 		/* A peer that was not ready before may still not be: its deadline stays. */
 		qp->wait = NUPA_WAIT_NONE;
 		nupa_list_del(&qp->wait_link);

@@ -138,6 +138,15 @@ void nupa_backlog_lose_peer(struct nupa_engine *engine, const struct nupa_channe
 /* When to run again; UINT64_MAX: there is none. */
 uint64_t nupa_backlog_next_timer_ns(const struct nupa_engine *engine, uint64_t now_ns);
 
+/* flight.c: what an RC QP may have on a wire at once.  False: it waits. */
+bool nupa_flight_open(struct nupa_qp *qp);
+/* All up to psn is acknowledged; something got lost; a connection begins. */
+void nupa_flight_acked(struct nupa_qp *qp, uint32_t psn);
+void nupa_flight_lost(struct nupa_qp *qp, bool all);
+void nupa_flight_reset(struct nupa_qp *qp);
+/* How much of a READ may be asked for at once. */
+uint32_t nupa_flight_read_bytes(struct nupa_qp *qp);
+
 /* mcast.c */
 bool nupa_mcast_is_group(const union ibv_gid *gid);
 /* Sends a datagram to all members; false: it waits, and is asked again. */

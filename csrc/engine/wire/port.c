@@ -27,7 +27,8 @@ static void run(struct nupa_wire *wire)
 
 	nupa_engine_lock(engine);
 	if (!nupa_load_relaxed(&wire->stop)) {
-		(void)nupa_wire_receive_kept(wire);
+		if (!wire->frames)
+			(void)nupa_wire_receive_kept(wire);
 		(void)engine->ops->progress(engine);
 		nupa_wires_flush(engine);
 	}
@@ -45,19 +46,20 @@ static void *wire_thread(void *arg)
 		struct pollfd fds[] = {
 			{ .fd = wire->wake, .events = POLLIN },
 			{ .fd = wire->keeper, .events = POLLIN },
-			{ .fd = wire->udp,
-			  .events =
-			      (short)(POLLIN | (nupa_load_relaxed(&wire->blocked) ? POLLOUT : 0)) },
+			{ .fd = wire->udp, .events = POLLIN },
 		};
 		uint64_t count;
 
+		if (nupa_load_relaxed(&wire->blocked))
+			fds[wire->frames ? 1 : 2].events |= POLLOUT;
+		if (wire->frames && drives)
+			fds[1].events = 0;
 		/* The socket is the program's while it polls. */
 		if (ppoll(fds, drives ? 2 : 3, drives ? &supervise : NULL, NULL) <= 0)
 			continue;
 		if (fds[0].revents)
 			(void)!read(wire->wake, &count, sizeof(count));
 		if (fds[1].revents & (POLLHUP | POLLERR)) { /* the death watch tells of its end */
-			(void)!read(wire->wake, &count, sizeof(count));
 			break;
 		}
 		run(wire);
@@ -105,7 +107,9 @@ static int take_welcome(struct nupa_wire *wire)
 	if (n != (ssize_t)sizeof(welcome) || welcome.magic != NUPA_WIRE_MAGIC ||
 	    welcome.version != NUPA_WIRE_VERSION)
 		return -EPROTO;
-	return welcome.status > 4095 ? -EPROTO : -(int)welcome.status;
+	if (welcome.status)
+		return welcome.status > 4095 ? -EPROTO : -(int)welcome.status;
+	return wire->udp < 0 && !wire->frames ? -EPROTO : 0;
 }
 
 /* Joins: 0 or -errno. */
@@ -183,6 +187,8 @@ static struct nupa_wire *make_wire(struct nupa_engine *engine, struct nupa_chann
 	wire->channel = channel;
 	wire->entry = entry;
 	wire->host = channel->peer_host;
+	wire->index = (uint32_t)(entry - engine->fabric->sb->wires);
+	wire->frames = nupa_load_relaxed(&entry->medium) == NUPA_WIRE_FRAMES;
 	wire->keeper = wire->udp = -1;
 	wire->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	nupa_rx_init(&wire->rx, channel->tx.header, sb->ring_lines, sb->dma_bytes, engine->epoch);
@@ -318,6 +324,7 @@ uint32_t nupa_wires_run(struct nupa_engine *engine)
 
 	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
 		if (wire->channel)
-			handled += nupa_wire_receive(wire);
+			handled +=
+			    wire->frames ? nupa_wire_receive_kept(wire) : nupa_wire_receive(wire);
 	return handled;
 }

@@ -4,8 +4,6 @@
 #include "engine/cm/wire/mad.h"
 #include "engine/wire/wire_internal.h"
 
-#include <errno.h>
-
 /* IBTA A17.9.3: only what the other end of the wire sends. */
 static bool is_from_there(const struct nupa_wire *wire, const struct nupa_wire_in *in)
 {
@@ -14,6 +12,12 @@ static bool is_from_there(const struct nupa_wire *wire, const struct nupa_wire_i
 		       in->from.v4.sin_addr.s_addr == wire->to.v4.sin_addr.s_addr;
 	return in->from.v6.sin6_family == AF_INET6 &&
 	       !memcmp(&in->from.v6.sin6_addr, &wire->to.v6.sin6_addr, 16);
+}
+
+/* A packet of another process that came by our socket, as the kernel knew no better. */
+static bool is_ours(const struct nupa_wire *wire, const struct nupa_roce_packet *packet)
+{
+	return packet->dqpn >> NUPA_QP_INDEX_BITS == wire->engine->slot_index;
 }
 
 static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, bool kept,
@@ -36,11 +40,11 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 		packet.flags |= NUPA_ROCE_ICRC_RIGHT;
 	else
 		__atomic_fetch_add(&wire->entry->icrc_errors, 1, __ATOMIC_RELAXED);
-	if (packet.dqpn != NUPA_CM_GSI_QPN)
+	if (is_ours(wire, &packet))
 		(void)nupa_inject_by_wire(wire->engine, wire->host, &packet, payload);
 	else if (!kept)
 		nupa_wire_hand_over(wire, path, bytes, n);
-	else if (packet.flags & NUPA_ROCE_ICRC_RIGHT)
+	else if (packet.dqpn == NUPA_CM_GSI_QPN && packet.flags & NUPA_ROCE_ICRC_RIGHT)
 		nupa_wire_receive_mad(wire, &packet, payload);
 }
 

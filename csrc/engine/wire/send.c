@@ -72,14 +72,44 @@ static void count_sent(struct nupa_wire *wire, uint32_t n)
 	__atomic_fetch_add(&wire->entry->sent_bytes, bytes, __ATOMIC_RELAXED);
 }
 
+/* By the keeper, which puts them into frames: as sendmmsg. */
+static int send_kept(struct nupa_wire *wire, uint32_t from)
+{
+	struct nupa_wire_envelope envelope = { .src_port = NUPA_WIRE_UDP_PORT,
+					       .ttl = NUPA_WIRE_TTL };
+	uint32_t n = from;
+
+	memcpy(envelope.src, wire->out.src, sizeof(envelope.src));
+	memcpy(envelope.dst, wire->out.dst, sizeof(envelope.dst));
+	for (; n < wire->n_out; n++) {
+		const struct msghdr *packet = &wire->out_headers[n].msg_hdr;
+		struct iovec pieces[NUPA_WIRE_PIECES + 1] = { { &envelope, sizeof(envelope) } };
+		const struct msghdr msg = { .msg_iov = pieces,
+					    .msg_iovlen = packet->msg_iovlen + 1 };
+
+		memcpy(pieces + 1, packet->msg_iov, packet->msg_iovlen * sizeof(pieces[0]));
+		envelope.bytes = wire->outs[n].bytes;
+		if (sendmsg(wire->keeper, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+			break;
+	}
+	return n > from ? (int)(n - from) : -1;
+}
+
+static int send_some(struct nupa_wire *wire, uint32_t from)
+{
+	if (wire->frames)
+		return send_kept(wire, from);
+	return sendmmsg(wire->udp, wire->out_headers + from, wire->n_out - from,
+			MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /* False: the socket is full, and what is left goes back into the ring. */
 static bool send_batch(struct nupa_wire *wire)
 {
 	uint32_t done = 0;
 
 	while (done < wire->n_out) {
-		int n = sendmmsg(wire->udp, wire->out_headers + done, wire->n_out - done,
-				 MSG_DONTWAIT | MSG_NOSIGNAL);
+		const int n = send_some(wire, done);
 
 		if (n > 0) {
 			done += (uint32_t)n;

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #define NUPA_WIRE_BATCH 32u
+#define NUPA_WIRE_TTL 64u
 #define NUPA_WIRE_PIECES 3u /* headers, payload, padding with ICRC */
 
 /* A packet that is being sent. */
@@ -39,7 +40,8 @@ struct nupa_wire {
 	struct nupa_channel *channel; /* NULL: it has ended */
 	struct nupa_wire_entry *entry;
 	struct nupa_rx rx; /* the ring of the channel */
-	uint32_t host;
+	uint32_t index, host;
+	bool frames;           /* NUPA_WIRE_FRAMES: all goes by the keeper */
 	int keeper, udp, wake; /* sockets; an eventfd */
 	bool ipv4;
 	bool blocked;    /* the socket takes no more for now */

@@ -133,14 +133,25 @@ struct nupa_wire_info keeper_info(const struct keeper *keeper)
 	return infos[0];
 }
 
+void wired_address(char address[INET_ADDRSTRLEN], uint32_t side)
+{
+	const struct in_addr in = { htonl(UINT32_C(0x7f800000) | (uint32_t)getpid() << 1 | side) };
+
+	CHECK(inet_ntop(AF_INET, &in, address, INET_ADDRSTRLEN));
+}
+
 void wired_open(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes)
 {
-	keeper_open(&wired->a, "127.0.0.2", "127.0.0.3", mtu_bytes);
-	keeper_open(&wired->b, "127.0.0.3", "127.0.0.2", mtu_bytes);
+	char a[INET_ADDRSTRLEN], b[INET_ADDRSTRLEN];
+
+	wired_address(a, 0);
+	wired_address(b, 1);
+	keeper_open(&wired->a, a, b, mtu_bytes);
+	keeper_open(&wired->b, b, a, mtu_bytes);
 	wired->end_a = end_open(wired->a.fabric, options);
 	wired->end_b = end_open(wired->b.fabric, options);
-	set_gid(wired->end_a->self.gid.raw, "127.0.0.2");
-	set_gid(wired->end_b->self.gid.raw, "127.0.0.3");
+	set_gid(wired->end_a->self.gid.raw, a);
+	set_gid(wired->end_b->self.gid.raw, b);
 	end_connect(wired->end_a, &wired->end_b->self);
 	end_connect(wired->end_b, &wired->end_a->self);
 }

@@ -33,6 +33,8 @@ struct wired {
 void keeper_open(struct keeper *keeper, const char *local, const char *remote, uint32_t mtu_bytes);
 void keeper_close(struct keeper *keeper);
 struct nupa_wire_info keeper_info(const struct keeper *keeper);
+/* An address of loopback that no other test has at this time: pids have 22 bits. */
+void wired_address(char address[INET_ADDRSTRLEN], uint32_t side);
 /* The fabrics, and an end on host 0 of each. */
 void wired_open(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes);
 void wired_close(struct wired *wired);

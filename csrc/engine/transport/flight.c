@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * How much a QP of RC has on a wire at once.  A socket at the other end has room for some hundred
+ * packets, and what finds none is lost; so the window grows with what is acknowledged, and halves
+ * with a loss (as TCP's: RFC 5681, in packets).
+ *
+ *   I15  A READ's response counts as its request does: its PSNs are on their way until they have
+ *        come.  It is asked for in pieces of a window. */
+#include "engine/transport/sq.h"
+
+/* Default buffers have room for 25 packets of 4 KiB, as Linux counts them. */
+#define WINDOW_FIRST 16u
+#define WINDOW_LEAST 2u
+#define WINDOW_MOST 512u
+
+static struct nupa_qp_faults *window_of(struct nupa_qp *qp)
+{
+	struct nupa_qp_faults *w = nupa_qp_faults(qp);
+
+	if (unlikely(!w->window_packets)) {
+		w->window_packets = WINDOW_FIRST;
+		w->threshold_packets = WINDOW_MOST;
+		w->unacked_psn = qp->next_psn;
+	}
+	return w;
+}
+
+void nupa_flight_reset(struct nupa_qp *qp)
+{
+	if (qp->faults)
+		qp->faults->window_packets = 0;
+}
+
+bool nupa_flight_open(struct nupa_qp *qp)
+{
+	const struct nupa_qp_faults *w = window_of(qp);
+
+	if (nupa_psn_diff(qp->next_psn, w->unacked_psn) < (int32_t)w->window_packets)
+		return true;
+	/* Of a request that is not all sent no timer runs yet. */
+	if (!qp->retrying)
+		nupa_retry_start(qp);
+	return nupa_sq_wait(qp, NUPA_WAIT_WINDOW, 0, 0);
+}
+
+void nupa_flight_acked(struct nupa_qp *qp, uint32_t psn)
+{
+	struct nupa_qp_faults *w = window_of(qp);
+	int32_t n = nupa_psn_diff(nupa_psn_add(psn, 1), w->unacked_psn);
+
+	if (n <= 0 || nupa_psn_diff(psn, qp->next_psn) >= 0)
+		return;
+	w->unacked_psn = nupa_psn_add(psn, 1);
+	if (w->halved && nupa_psn_diff(psn, w->lost_psn) >= 0)
+		w->halved = false;
+	w->window_acked += (uint32_t)n;
+	if (w->window_packets < w->threshold_packets) { /* slow start */
+		w->window_packets += w->window_acked;
+		w->window_acked = 0;
+	} else if (w->window_acked >= w->window_packets) {
+		w->window_acked -= w->window_packets;
+		w->window_packets++;
+	}
+	if (w->window_packets > WINDOW_MOST)
+		w->window_packets = WINDOW_MOST;
+}
+
+void nupa_flight_lost(struct nupa_qp *qp, bool all)
+{
+	struct nupa_qp_faults *w = window_of(qp);
+
+	if (w->halved && !all)
+		return; /* for what was sent with it */
+	w->halved = true;
+	w->lost_psn = qp->next_psn;
+	w->window_acked = 0;
+	w->threshold_packets =
+	    w->window_packets / 2 > WINDOW_LEAST ? w->window_packets / 2 : WINDOW_LEAST;
+	w->window_packets = all ? WINDOW_LEAST : w->threshold_packets;
+}
+
+uint32_t nupa_flight_read_bytes(struct nupa_qp *qp)
+{
+	return window_of(qp)->window_packets * nupa_qp_mtu_bytes(qp);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What else goes by a wire: atomics, immediates, invalidation, UC, UD; and packets that get lost.
+ */
+#include "tests/wire/keeper.h"
+
+#include <string.h>
+
+static void check_memory(struct end *end, uint64_t value)
+{
+	uint64_t found;
+
+	memcpy(&found, end->memory, sizeof(found));
+	CHECK_EQ(found, value);
+}
+
+TEST(atomics_are_executed_once)
+{
+	struct end_options options = end_defaults;
+	struct wired wired;
+	struct request request;
+
+	wired_open(&wired, &options, 4096);
+	memset(wired.end_b->memory, 0, 64);
+	for (uint64_t i = 0; i < 20; i++) {
+		request = request_of(wired.end_a, IBV_WR_ATOMIC_FETCH_AND_ADD, i, 0, 8);
+		request.wr.wr.atomic.compare_add = 3;
+		end_post(wired.end_a, &request);
+		cq_expect(wired.end_a->send_cq, i, IBV_WC_SUCCESS);
+		check_memory(wired.end_a, i * 3);
+	}
+	check_memory(wired.end_b, 60);
+	request = request_of(wired.end_a, IBV_WR_ATOMIC_CMP_AND_SWP, 7, 0, 8);
+	request.wr.wr.atomic.compare_add = 60;
+	request.wr.wr.atomic.swap = 5;
+	end_post(wired.end_a, &request);
+	cq_expect(wired.end_a->send_cq, 7, IBV_WC_SUCCESS);
+	check_memory(wired.end_a, 60);
+	check_memory(wired.end_b, 5);
+	wired_close(&wired);
+}
+
+TEST(immediates_and_writes_with_them)
+{
+	struct end_options options = end_defaults;
+	struct wired wired;
+	struct request request;
+	struct ibv_wc wc;
+
+	wired_open(&wired, &options, 1024);
+	for (uint32_t length = 0; length < 10000; length += 3333) {
+		end_post_recv(wired.end_b, 1, 0, 16384);
+		end_post_recv(wired.end_b, 2, 0, 16384);
+		pattern_fill(wired.end_a->memory, length, length);
+		request = request_of(wired.end_a, IBV_WR_SEND_WITH_IMM, 1, 0, length);
+		request.wr.imm_data = 0x11223344;
+		end_post(wired.end_a, &request);
+		request = request_of(wired.end_a, IBV_WR_RDMA_WRITE_WITH_IMM, 2, 0, length);
+		request.wr.imm_data = 0x55667788;
+		end_post(wired.end_a, &request);
+		wc = cq_expect(wired.end_b->recv_cq, 1, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.imm_data, 0x11223344);
+		CHECK(wc.wc_flags & IBV_WC_WITH_IMM);
+		wc = cq_expect(wired.end_b->recv_cq, 2, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.imm_data, 0x55667788);
+		CHECK_EQ(wc.byte_len, length);
+		cq_expect(wired.end_a->send_cq, 1, IBV_WC_SUCCESS);
+		cq_expect(wired.end_a->send_cq, 2, IBV_WC_SUCCESS);
+		CHECK_PATTERN(wired.end_b->memory, length, length);
+	}
+	wired_close(&wired);
+}
+
+TEST(many_reads_at_once_keep_their_order)
+{
+	struct end_options options = end_defaults;
+	struct wired wired;
+
+	wired_open(&wired, &options, 1024);
+	pattern_fill(wired.end_b->memory, 1u << 20, 9);
+	for (uint32_t i = 0; i < 16; i++)
+		end_start(wired.end_a, IBV_WR_RDMA_READ, i, i << 16, 1u << 16);
+	for (uint32_t i = 0; i < 16; i++)
+		cq_expect(wired.end_a->send_cq, i, IBV_WC_SUCCESS);
+	CHECK_PATTERN(wired.end_a->memory, 1u << 20, 9);
+	wired_close(&wired);
+}
+
+TEST(unreliable_messages_arrive)
+{
+	struct end_options options = end_defaults;
+	struct wired wired;
+
+	options.type = IBV_QPT_UC;
+	wired_open(&wired, &options, 4096);
+	for (uint32_t i = 0; i < 5; i++) {
+		pattern_fill(wired.end_a->memory, 20000, i);
+		end_post_recv(wired.end_b, i, 0, 20000);
+		end_start(wired.end_a, IBV_WR_SEND, i, 0, 20000);
+		cq_expect(wired.end_a->send_cq, i, IBV_WC_SUCCESS);
+		cq_expect(wired.end_b->recv_cq, i, IBV_WC_SUCCESS);
+		CHECK_PATTERN(wired.end_b->memory, 20000, i);
+	}
+	wired_close(&wired);
+}
+
+TEST(datagrams_arrive_with_their_source)
+{
+	struct end_options options = end_defaults;
+	struct wired wired;
+	struct ibv_wc wc;
+
+	options.type = IBV_QPT_UD;
+	wired_open(&wired, &options, 4096);
+	for (uint32_t i = 0; i < 5; i++) {
+		const uint32_t length = i * 1000;
+
+		pattern_fill(wired.end_a->memory, length, i);
+		end_post_recv(wired.end_b, i, 0, 8192);
+		end_start(wired.end_a, IBV_WR_SEND, i, 0, length);
+		cq_expect(wired.end_a->send_cq, i, IBV_WC_SUCCESS);
+		wc = cq_expect(wired.end_b->recv_cq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.byte_len, length + 40);
+		CHECK_EQ(wc.src_qp, wired.end_a->qp->qp_num);
+		CHECK(wc.wc_flags & IBV_WC_GRH);
+		CHECK_PATTERN(wired.end_b->memory + 40, length, i);
+	}
+	wired_close(&wired);
+}
+
+TEST(a_receive_that_comes_late_is_waited_for)
+{
+	struct end_options options = end_defaults;
+	struct wired wired;
+
+	wired_open(&wired, &options, 4096);
+	end_start(wired.end_a, IBV_WR_SEND, 1, 0, 10000);
+	cq_expect_none(wired.end_a->send_cq, 20 * MS);
+	end_post_recv(wired.end_b, 2, 0, 10000);
+	cq_expect(wired.end_b->recv_cq, 2, IBV_WC_SUCCESS);
+	cq_expect(wired.end_a->send_cq, 1, IBV_WC_SUCCESS);
+	wired_close(&wired);
+}
+
+TEST(a_wrong_key_ends_the_connection)
+{
+	struct end_options options = end_defaults;
+	struct wired wired;
+	struct request request;
+
+	wired_open(&wired, &options, 4096);
+	request = request_of(wired.end_a, IBV_WR_RDMA_WRITE, 1, 0, 100);
+	request.wr.wr.rdma.rkey ^= 0x1000;
+	end_post(wired.end_a, &request);
+	cq_expect(wired.end_a->send_cq, 1, IBV_WC_REM_ACCESS_ERR);
+	CHECK_EQ(end_state(wired.end_b), IBV_QPS_ERR);
+	wired_close(&wired);
+}
+
+TEST(silence_ends_the_connection)
+{
+	struct end_options options = end_defaults;
+	struct wired wired;
+
+	options.timeout = 8; /* 1 ms */
+	options.retry_cnt = 2;
+	wired_open(&wired, &options, 4096);
+	end_modify(wired.end_b, IBV_QPS_RESET);
+	end_start(wired.end_a, IBV_WR_RDMA_WRITE, 1, 0, 100);
+	cq_expect(wired.end_a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	wired_close(&wired);
+}
