@@ -214,7 +214,7 @@ void nupa_cm_mad_write(const struct nupa_cm_mad *mad, uint8_t to[NUPA_CM_MAD_BYT
 	if (!private)
 		return;
 	data = to + HEADER_BYTES + private->at;
-	if (private->ip) {
+	if (private->ip && mad->ip_version) {
 		data[IP_VERSION] = (uint8_t)(mad->ip_version << 4);
 		nupa_be16_put(data + IP_SOURCE_PORT, mad->source_port);
 		memcpy(data + IP_SOURCE, mad->source, sizeof(mad->source));

@@ -156,7 +156,8 @@ void nupa_cm_receive_mad(struct nupa_engine *engine, uint32_t index, const uint8
 	msg.src_qpn = read.local_id;
 	if (msg.syndrome != CM_REQ && msg.syndrome != CM_SIDR_REQ && read.remote_id) {
 		id = cm_number_find(engine->cm, read.remote_id);
-		if (!id || id->peer != channel) {
+		/* An end that has said its number says it always. */
+		if (!id || id->peer != channel || (id->remote && id->remote != read.local_id)) {
 			answer_unknown(engine, index, host, mad, bytes);
 			return;
 		}
