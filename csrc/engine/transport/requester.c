@@ -197,27 +197,55 @@ static void set_psns(const struct nupa_qp *qp, struct nupa_wqe *wqe)
 	    nupa_psn_add(wqe->first_psn, nupa_packets(wqe->length_bytes, mtu_bytes) - 1);
 }
 
-/* A piece when half of the one before it has come, so that the wire is never idle.  A responder
- * that keeps one request at a time gets the next one when all has come. */
-bool nupa_requester_read_more(struct nupa_qp *qp, struct nupa_wqe *wqe)
+/* By a wire a READ is asked for in pieces with fixed ends.  What is asked for again lies so in one
+ * that was asked for before, as responders want it (IBTA 9.7.5.1.5), and not in two. */
+static uint32_t read_unit(const struct nupa_qp *qp)
 {
-	const uint32_t left = wqe->length_bytes - wqe->part_bytes;
-	const uint32_t window = nupa_flight_read_bytes(qp), piece = left < window ? left : window;
-	const uint32_t asked = wqe->part_bytes - wqe->moved_bytes;
-	struct nupa_msg *msg;
+	const uint32_t mtu_bytes = nupa_qp_mtu_bytes(qp);
 
-	if (asked && (asked > window / 2 || qp->reads_outstanding >= qp->attr.max_rd_atomic))
+	return mtu_bytes * (mtu_bytes < NUPA_MTU_BYTES ? 32 : 16);
+}
+
+static uint32_t piece_bytes(const struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t from)
+{
+	const uint32_t left = wqe->length_bytes - from,
+		       to_end = read_unit(qp) - from % read_unit(qp);
+
+	return left < to_end ? left : to_end;
+}
+
+/* Whether the window has room for a piece behind those that were asked for, and the responder keeps
+ * so many requests. */
+static bool may_read_more(struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t piece)
+{
+	const uint32_t unit = read_unit(qp), asked = wqe->part_bytes - wqe->moved_bytes;
+	const uint32_t pieces =
+	    nupa_packets(wqe->part_bytes, unit) - wqe->moved_bytes / unit; /* on their way */
+
+	if (!asked)
 		return true;
-	msg = nupa_tx_reserve(&qp->channel->tx, 0, NULL);
-	if (!msg)
-		return false;
-	nupa_request_fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
-	msg->psn = nupa_psn_of(
-	    qp->incarnation, nupa_psn_add(wqe->first_psn, wqe->part_bytes / nupa_qp_mtu_bytes(qp)));
-	msg->reth = (struct nupa_reth){ wqe->raddr + wqe->part_bytes, wqe->rkey, piece };
-	wqe->part_bytes += piece;
-	nupa_channel_publish(qp->channel, msg, 0);
-	return true;
+	return qp->reads_outstanding - 1 + pieces < qp->attr.max_rd_atomic &&
+	       asked + piece <= nupa_flight_read_bytes(qp);
+}
+
+void nupa_requester_read_more(struct nupa_qp *qp, struct nupa_wqe *wqe)
+{
+	while (wqe->part_bytes < wqe->length_bytes) {
+		const uint32_t piece = piece_bytes(qp, wqe, wqe->part_bytes);
+		struct nupa_msg *msg = may_read_more(qp, wqe, piece)
+					   ? nupa_tx_reserve(&qp->channel->tx, 0, NULL)
+					   : NULL;
+
+		if (!msg)
+			return;
+		nupa_request_fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
+		msg->psn = nupa_psn_of(
+		    qp->incarnation,
+		    nupa_psn_add(wqe->first_psn, wqe->part_bytes / nupa_qp_mtu_bytes(qp)));
+		msg->reth = (struct nupa_reth){ wqe->raddr + wqe->part_bytes, wqe->rkey, piece };
+		wqe->part_bytes += piece;
+		nupa_channel_publish(qp->channel, msg, 0);
+	}
 }
 
 /* A READ or atomic by a wire: what was asked for comes first, as PSNs are in order. */
@@ -268,8 +296,8 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	if (wqe->opcode == IBV_WR_RDMA_READ) { /* again: what has not come yet */
 		uint32_t left = wqe->length_bytes - wqe->moved_bytes;
 
-		if (unlikely(qp->channel->wired) && left > nupa_flight_read_bytes(qp))
-			left = nupa_flight_read_bytes(qp);
+		if (unlikely(qp->channel->wired))
+			left = piece_bytes(qp, wqe, wqe->moved_bytes);
 		wqe->part_bytes = wqe->moved_bytes + left;
 		nupa_request_fill(qp, msg, NUPA_OP_READ, NUPA_F_FIRST | NUPA_F_LAST, 0);
 		msg->reth = (struct nupa_reth){ wqe->raddr + wqe->moved_bytes, wqe->rkey, left };
@@ -287,6 +315,8 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 	qp->next_psn = nupa_psn_add(wqe->last_psn, 1);
 	qp->reads_outstanding++;
 	nupa_issued(qp, wqe, NUPA_WQE_SENT);
+	if (unlikely(qp->channel->wired) && wqe->opcode == IBV_WR_RDMA_READ)
+		nupa_requester_read_more(qp, wqe);
 	return true;
 }
 

@@ -407,8 +407,7 @@ void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,
 	wqe->moved_bytes += msg->length_bytes;
 	if (unlikely(qp->channel->wired)) {
 		nupa_flight_acked(qp, msg->psn + (wqe->moved_bytes - 1) / nupa_qp_mtu_bytes(qp));
-		if (wqe->part_bytes < wqe->length_bytes)
-			(void)nupa_requester_read_more(qp, wqe);
+		nupa_requester_read_more(qp, wqe);
 	}
 	if (wqe->moved_bytes == wqe->length_bytes) {
 		response_done(qp, wqe);

@@ -91,8 +91,8 @@ void nupa_retry_start(struct nupa_qp *qp);
 uint64_t nupa_retry_oldest(struct nupa_qp *qp);
 /* The READ or atomic with this PSN, if it is the one that is answered next. */
 struct nupa_wqe *nupa_requester_awaited(struct nupa_qp *qp, uint32_t psn);
-/* By a wire: asks for the next piece of a READ, if it is time to; false: it does not go now. */
-bool nupa_requester_read_more(struct nupa_qp *qp, struct nupa_wqe *wqe);
+/* By a wire: asks for the next pieces of a READ, as far as it is time to. */
+void nupa_requester_read_more(struct nupa_qp *qp, struct nupa_wqe *wqe);
 /* The one that is answered next, whatever its PSN; NULL: none. */
 struct nupa_wqe *nupa_requester_response_awaited(struct nupa_qp *qp);
 bool nupa_sq_fail_in_turn(struct nupa_qp *qp, uint64_t index, enum ibv_wc_status status);
