@@ -6,6 +6,7 @@ docs/topology.md lists the tables and keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from nupa.topology import tenants_file, toml_table
@@ -59,7 +60,7 @@ def parse(data: bytes, source: str, name: str) -> Topology:
     """Parses a topology from TOML; messages begin with *source*, as `SOURCE:LINE:` if possible."""
     table = toml_table.document(data, source)
     try:
-        return _topology(table, name)
+        return of_table(table, name)
     except TopologyError as error:
         raise TopologyError(f"{source}: {error}") from error
 
@@ -81,7 +82,11 @@ def _link(table: Table, default: LinkConfig) -> LinkConfig:
     return LinkConfig(width, speed)
 
 
-def _topology(top: Table, name: str) -> Topology:
+def of_table(top: Table, name: str, *, trunks: Sequence[Table] | None = None) -> Topology:
+    """Returns the topology of a table; *trunks*: those between switches, if there are others.
+
+    TopologyError: names table, key and the values that are allowed.
+    """
     name = top.text("name", name)
     link_layer = top.text("link_layer", "ethernet")
     link_table = top.table("link")
@@ -90,7 +95,8 @@ def _topology(top: Table, name: str) -> Topology:
     segment = _segment(top.table("segment"))
     switches = tuple(_switch(table) for table in top.tables("switch"))
     hosts = tuple(host for table in top.tables("host") for host in _hosts(table, link))
-    trunks = tuple(_trunk(table, link) for table in top.tables("trunk"))
+    between = top.tables("trunk") if trunks is None else trunks
+    links = tuple(_trunk(table, link) for table in between)
     memory = tuple(device for table in top.tables("memory") for device in _memory(table))
     tenants = tuple(tenants_file.tenant(table) for table in top.tables("tenant"))
     partitions = tuple(tenants_file.partition(table) for table in top.tables("partition"))
@@ -102,7 +108,7 @@ def _topology(top: Table, name: str) -> Topology:
         name,
         switches,
         hosts,
-        trunks,
+        links,
         link_layer,
         segment,
         memory,
@@ -161,6 +167,10 @@ def _hosts(table: Table, default: LinkConfig) -> list[HostConfig]:
 
 
 def _trunk(table: Table, default: LinkConfig) -> TrunkConfig:
+    if table.has("by"):
+        raise TopologyError(
+            f"{table.title}: `by` is for a file of machines: `nupa trunk up FILE` starts it"
+        )
     between = table.get("between", list, required=True)
     if len(between) != 2 or not all(isinstance(name, str) for name in between):
         raise TopologyError(f"{table.title}: `between` is {between!r}: name two switches")

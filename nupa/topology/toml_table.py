@@ -35,8 +35,13 @@ def read(path: Path) -> bytes:
 
 def document(data: bytes, source: str) -> Table:
     """Parses the outermost table.  TopologyError: not TOML; it begins with `SOURCE:LINE:`."""
+    return Table(parse(data, source), "the file")
+
+
+def parse(data: bytes, source: str) -> dict[str, Any]:
+    """Parses TOML to plain values.  TopologyError, as document()."""
     try:
-        return Table(tomllib.loads(data.decode()), "the file")
+        return tomllib.loads(data.decode())
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise TopologyError(f"{source}:{line}: not UTF-8") from error
@@ -63,6 +68,9 @@ class Table:
         self._values = values
         self._asked: list[str] = []
         self.title = title
+
+    def has(self, key: str) -> bool:
+        return key in self._values
 
     def get(self, key: str, kind: type, default: Any = None, required: bool = False) -> Any:
         self._asked.append(key)
