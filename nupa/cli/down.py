@@ -55,11 +55,18 @@ def _remove(name: str, force: bool) -> None:
 
     from nupa.fabric import Fabric, LocalError
     from nupa.netdev import state
+    from nupa.trunk import state as trunk
     from nupa.vm.files.place import is_machine
 
     if not force and is_machine(name):
         raise LocalError(
             f"the fabric {name!r} belongs to a machine: `nupa vm down {name}` takes both down",
+            errno.EBUSY,
+        )
+    if not force and name in trunk.names():
+        raise LocalError(
+            f"the fabric {name!r} has a trunk to other machines: `nupa trunk down --fabric {name}` "
+            f"takes both down",
             errno.EBUSY,
         )
     had_interfaces = name in state.names()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nupa._engine import ffi, lib
@@ -91,6 +91,19 @@ class SlotInfo(NamedTuple):
     net_queue: int  # 1 + its number as a queue of the host's network interface; 0: a program
 
 
+class TrunkPart(NamedTuple):
+    """A machine's copy of a segment that a trunk joins with others' (csrc/segment/layout).
+
+    generation: the fabric's, the same in all copies.  machine: this one's number.  first_slots: of
+    each machine.  host_machines: the machine of each host.
+    """
+
+    generation: int
+    machine: int
+    first_slots: Sequence[int]
+    host_machines: Sequence[int]
+
+
 class Listener(NamedTuple):
     """A listening rdma_cm id; address: one of its host's ("any", "host", "loopback", …)."""
 
@@ -136,8 +149,15 @@ class Segment:
         self.path = path
 
     @classmethod
-    def create(cls, path: str | None, name: str, topology: Topology, auto: bool = False) -> Segment:
-        """Makes the file *path* (None: a memfd).
+    def create(
+        cls,
+        path: str | None,
+        name: str,
+        topology: Topology,
+        auto: bool = False,
+        trunk: TrunkPart | None = None,
+    ) -> Segment:
+        """Makes the file *path* (None: a memfd); *trunk*: one of several machines' copies.
 
         LocalError: it exists, or a limit is passed; FabricError: no room.
         """
@@ -151,6 +171,8 @@ class Segment:
             | bool(config.segment_bytes) * lib.NUPA_SEGMENT_MACHINES
             | software * lib.NUPA_SEGMENT_SOFTWARE
         )
+        if trunk is not None:
+            _set_trunk(config, trunk)
         hosts, ports, routes = _tables(topology)
         out = ffi.new("struct nupa_fabric **")
         why = ffi.new("char[]", WHY_BYTES)
@@ -376,6 +398,16 @@ class Segment:
         check(rc, f"cannot read the channel {from_slot} - {to_slot}")
         name = str(ffi.string(ffi.cast("enum nupa_mover", rc)))
         return name.removeprefix("NUPA_MOVER_").lower()
+
+
+def _set_trunk(config: Any, trunk: TrunkPart) -> None:
+    config.flags |= lib.NUPA_SEGMENT_TRUNK
+    config.generation = trunk.generation
+    config.machine, config.machines = trunk.machine, len(trunk.first_slots)
+    for number, slot in enumerate(trunk.first_slots):
+        config.machine_slots[number] = slot
+    for host, number in enumerate(trunk.host_machines):
+        config.host_machine[host] = number
 
 
 def _by_name(counters: Any) -> dict[str, int]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
+    from nupa.core.segment import TrunkPart
     from nupa.fabric.fault import Fault, FaultEntry
     from nupa.fabric.faulty import FabricPort
     from nupa.fabric.host import FabricHost
@@ -98,16 +99,22 @@ class Fabric(OpenFabric):
             self._named = named
 
     @classmethod
-    def create(cls, name: str, topology: Topology, *, auto: bool = False) -> Fabric:
+    def create(
+        cls, name: str, topology: Topology, *, auto: bool = False, trunk: TrunkPart | None = None
+    ) -> Fabric:
         """Makes the named fabric and uses it.  auto: the fabric goes with its last user.
+
+        trunk: it is this machine's copy of one that several machines have.
 
         LocalError: it exists (EEXIST), or name or topology pass a limit; FabricError: no room.
         """
         with registry.control_lock():
-            return cls._create_locked(name, topology, auto)
+            return cls._create_locked(name, topology, auto, trunk)
 
     @classmethod
-    def _create_locked(cls, name: str, topology: Topology, auto: bool) -> Fabric:
+    def _create_locked(
+        cls, name: str, topology: Topology, auto: bool, trunk: TrunkPart | None = None
+    ) -> Fabric:
         path = registry.path_of(name)
         # A segment left by a dead `nupa run` is removed and is not in the way.
         registry.collect(name)
@@ -120,7 +127,7 @@ class Fabric(OpenFabric):
             )
         # Files of a fabric of this name whose segment was removed by other means.
         registry.remove_shown(path)
-        segment = Segment.create(path, name, topology, auto)
+        segment = Segment.create(path, name, topology, auto, trunk)
         registry.use(segment)
         fabric = cls._of(segment, topology)
         try:
@@ -157,21 +164,21 @@ class Fabric(OpenFabric):
         name: str | None,
         host: str | int | None,
         default: Callable[[], Topology],
-        own: Callable[[Fabric], str | None] | None = None,
+        own: Callable[[Fabric, str | int | None], Sequence[str]] | None = None,
     ) -> tuple[Fabric, HostInfo]:
         """Returns the fabric, and a host that is leased until the fabric is closed, for `nupa run`.
 
         name None: as for open(); if none is up, *default()* is made and goes with its last user.
-        host: a name or index; None: the host that *own* returns,
-        else the host that is ready and has the fewest programs, the first of equals.
+        host: a name or index; None: of the hosts that *own* returns, by default of all, the one
+        that is ready and has the fewest programs, the first of equals.  *own* raises LocalError if
+        *host* is another machine's.
         LocalError: the host is not ready (EHOSTDOWN).
         """
         with registry.control_lock():
             fabric, _ = cls._open_or_create_locked(name, default, auto=True)
             try:
-                if host is None and own is not None:
-                    host = own(fabric)
-                chosen = fabric.host(host) if host is not None else fabric._quietest_host()
+                among = own(fabric, host) if own is not None else ()
+                chosen = fabric.host(host) if host is not None else fabric._quietest_host(among)
                 fabric.check_ready(chosen)
                 users.take_lease(fabric._segment, chosen.index)
             except BaseException:
@@ -239,8 +246,10 @@ class Fabric(OpenFabric):
 
         return FabricHost.of(self, super().host(which))
 
-    def _quietest_host(self) -> HostInfo:
+    def _quietest_host(self, among: Sequence[str] = ()) -> HostInfo:
         """Returns the host with the fewest programs, attached or leased for, whichever are more.
+
+        *among*: names of hosts; empty: all.
 
         Hosts that are not ready are the last choice, which is refused then.
         """
@@ -249,7 +258,7 @@ class Fabric(OpenFabric):
         for slot in self._segment.slots():
             attached[slot.host] += not slot.net_queue
         return min(
-            self.hosts,
+            [host for host in self.hosts if host.name in among] or self.hosts,
             key=lambda host: (
                 not self.is_ready(host),
                 max(attached[host.index], users.leases(self._segment, host.index)),

@@ -23,6 +23,7 @@ from nupa.netdev.keeper import Keeper
 from nupa.netdev.namespace import Netns
 from nupa.netdev.start import PumpPort, StartedPump
 from nupa.netdev.state import HostNet, State
+from nupa.trunk.here import check_own, own_hosts
 
 if TYPE_CHECKING:
     from nupa.core.segment import HostInfo
@@ -182,13 +183,17 @@ def up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) ->
 
 
 def _hosts(fabric: Fabric, wish: Wish) -> list[HostInfo]:
-    """Returns the hosts of a wish: those that it names, else all that are ready.
+    """Returns the hosts of a wish: those that it names, else all of this machine that are ready.
 
-    LocalError: one that it names is not ready (EHOSTDOWN), or none is.
+    LocalError: one that it names is not ready (EHOSTDOWN) or another machine's, or none is.
     """
     hosts: list[HostInfo] = [fabric.host(which) for which in wish.hosts]
+    for host in hosts:
+        check_own(fabric, host.name)
     if not hosts:
-        hosts = [host for host in fabric.hosts if fabric.is_ready(host)] or [fabric.hosts[0]]
+        own = own_hosts(fabric)
+        here = [host for host in fabric.hosts if not own or host.name in own]
+        hosts = [host for host in here if fabric.is_ready(host)] or here[:1]
     for host in hosts:
         fabric.check_ready(host)
     return hosts

@@ -56,7 +56,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--host",
         help="run on this host, by name or number, as on a machine of its own: 127.0.0.1 is that "
-        "host alone (default: the next free one; with guests: this machine)",
+        "host alone (default: the next free one of this machine; with guests: this machine)",
     )
     parser.add_argument(
         "--net",
@@ -90,7 +90,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from nupa.cli.run.own_host import own_host
+    from nupa.cli.run.own_host import choice
     from nupa.cli.run.program import environment, run_on, tell_if_unreached
     from nupa.fabric import Fabric, LocalError, default_topology
 
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     if args.capture == "-":
         args.parser.error("stdout belongs to the command: name a file with --capture, or a FIFO")
     fabric, host = Fabric.lease(
-        args.fabric, args.host, lambda: default_topology(args.hosts or 2), own_host
+        args.fabric, args.host, lambda: default_topology(args.hosts or 2), choice
     )
     if args.hosts not in (None, len(fabric.hosts)):
         with fabric:

@@ -1,22 +1,36 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # os.path: pathlib would cost each `nupa run` 10 ms.
 # ruff: noqa: PTH100
-"""The host of a fabric that is this machine, where several machines share the fabric."""
+"""The hosts of a fabric that are this machine's, where several machines share the fabric."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nupa.fabric import registry
+from nupa.trunk.here import check_own, own_hosts
 from nupa.vm.files.place import machine_of
 
 if TYPE_CHECKING:
     from nupa.fabric import Fabric
 
 
+def choice(fabric: Fabric, asked: str | int | None) -> Sequence[str]:
+    """Returns the hosts of which a program gets one, unless a host was *asked* for; empty: all.
+
+    LocalError: another machine has that host; FabricError: the state of a machine is damaged.
+    """
+    if asked is not None:
+        check_own(fabric, fabric.host(asked).name)
+        return ()
+    guest = own_host(fabric)
+    return own_hosts(fabric) if guest is None else (guest,)
+
+
 def own_host(fabric: Fabric) -> str | None:
-    """Returns this machine's host; None: all hosts of the fabric are this machine's.
+    """Returns the machine's host in a fabric of guests; None: it has no guests.
 
     FabricError: the state of the machine of guests is damaged.
     """

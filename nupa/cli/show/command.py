@@ -7,10 +7,13 @@ import argparse
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nupa.cli.common.argument import add_fabric, add_json, seconds
 from nupa.cli.common.command import Subparsers, add_command
+
+if TYPE_CHECKING:
+    from nupa.fabric import Fabric
 
 _EPILOG = """\
 The speed of a link is nominal: no transfer is slowed down to it (`nupa fault add bandwidth` does
@@ -84,6 +87,7 @@ def _report(args: argparse.Namespace) -> str:
     with Fabric.open(args.fabric) as fabric:
         shown, open_channels = fabric.show(), channels(fabric)
         shown["interfaces"] = _interfaces(fabric.name)
+        shown["machines"] = _machines(fabric)
     if args.json:
         return as_json(shown)
     from nupa.cli.show.tables import tables
@@ -100,6 +104,18 @@ def _redraw(page: str) -> None:
     # Home; each line is cleared behind its end, and all below the last.
     print("\x1b[H" + "".join(f"{line[:columns]}\x1b[K\n" for line in lines) + "\x1b[J", end="")
     sys.stdout.flush()
+
+
+def _machines(fabric: Fabric) -> list[dict[str, Any]]:
+    """Returns the machines that a trunk joins, of which this is one."""
+    from nupa.trunk.here import own_hosts
+
+    if not own_hosts(fabric):
+        return []
+    from nupa.trunk import view
+
+    machines: list[dict[str, Any]] = view.part(fabric.name)["machines"]
+    return machines
 
 
 def _interfaces(name: str) -> list[dict[str, Any]]:

@@ -42,13 +42,21 @@ def tables(
         ]
         for channel in open_channels
     ]
+    host_head = ["HOST", "ADDRESS", "LID", "PORT", "STATE"]
+    if places := {host: each["name"] for each in shown["machines"] for host in each["hosts"]}:
+        host_head.append("MACHINE")
+        hosts = [[*host, places.get(host[0], "-")] for host in hosts]
     parts = [
         f"{shown['name']}: {len(hosts)} hosts{auto}",
-        table(["HOST", "ADDRESS", "LID", "PORT", "STATE"], hosts),
+        table(host_head, hosts),
         table(["PORT", "PEER", "STATE", "NOMINAL LINK", *columns], ports),
     ]
     if shown["faults"]:
         parts.append(_fault_line(shown["faults"]))
+    if shown["machines"]:
+        from nupa.cli.trunk.ls import machine_table
+
+        parts.append(machine_table(shown["machines"]))
     parts += _resource_tables(shown, qps=qps, mrs=mrs)
     if movers:
         parts.append(table(["FROM", "TO", "MOVER", "HOW BULK MOVES"], movers))

@@ -29,6 +29,8 @@ WITHOUT = (
     "model",
     "trace",
     "vm ls",
+    "trunk part",
+    "trunk up",
 )
 
 
