@@ -66,6 +66,10 @@ NOT_RUN = {
     ("docs/replay.md", "failure.pcapng"): "the program is the reader's",
     ("docs/replay.md", "x.pcapng"): "the program is the reader's",
     ("docs/verbs.md", "run_tests.py"): "tests/suites",
+    ("docs/trunk.md", "nupa trunk down"): "it takes two machines",
+    ("docs/trunk.md", "--ssh"): "it takes two machines",
+    ("docs/trunk.md", "srun"): "it takes a cluster",
+    ("docs/trunk.md", "mpirun"): "it takes two machines",
     ("docs/vm.md", "nupa vm up"): "it needs guests",
     ("docs/vm.md", "ib_send_lat -R"): "it needs guests",
 }
