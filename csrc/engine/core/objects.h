@@ -284,6 +284,7 @@ struct nupa_qp_faults {
 	uint32_t stuck_by; /* the fault that did it */
 	/* A wire: flight.c. */
 	uint32_t unacked_psn;    /* all before it is acknowledged */
+	uint32_t sent_psn;       /* all before it was sent once: later than next_psn after a loss */
 	uint32_t window_packets; /* so many may be on their way; 0: not begun */
 	uint32_t threshold_packets, window_acked;
 	uint32_t lost_psn; /* the window was halved for what was sent before this */

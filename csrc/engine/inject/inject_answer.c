@@ -32,13 +32,18 @@ static bool was_sent(struct nupa_qp *qp, uint32_t psn)
 static void judge_ack(struct nupa_judged *j, struct nupa_msg *msg)
 {
 	uint8_t kind = j->packet->syndrome >> 5 & 3, value = j->packet->syndrome & 31;
+	uint32_t psn = j->packet->psn;
 	uint64_t acked;
 
 	if (!(j->wire_host < 0 ? was_sent(j->qp, j->packet->psn)
-			       : nupa_psn_diff(j->packet->psn, j->qp->next_psn) < 0) ||
+			       : nupa_flight_was_sent(j->qp, &psn)) ||
 	    kind == 2 || (kind == KIND_NAK && value >= NAK_CODES)) {
 		nupa_judged_drop(j, NUPA_INJECT_UNASKED);
 		return;
+	}
+	if (psn != j->packet->psn) { /* what it refuses comes again by itself */
+		msg->psn = nupa_psn_of(j->qp->incarnation, psn);
+		kind = KIND_ACK;
 	}
 	msg->op = kind == KIND_ACK ? NUPA_OP_ACK : NUPA_OP_NAK;
 	msg->flags = NUPA_F_ACK;

@@ -19,7 +19,7 @@ static struct nupa_qp_faults *window_of(struct nupa_qp *qp)
 	if (unlikely(!w->window_packets)) {
 		w->window_packets = WINDOW_FIRST;
 		w->threshold_packets = WINDOW_MOST;
-		w->unacked_psn = qp->next_psn;
+		w->unacked_psn = w->sent_psn = qp->next_psn;
 	}
 	return w;
 }
@@ -28,6 +28,26 @@ void nupa_flight_reset(struct nupa_qp *qp)
 {
 	if (qp->faults)
 		qp->faults->window_packets = 0;
+}
+
+void nupa_flight_rewind(struct nupa_qp *qp)
+{
+	struct nupa_qp_faults *w = window_of(qp);
+
+	if (nupa_psn_diff(qp->next_psn, w->sent_psn) > 0)
+		w->sent_psn = qp->next_psn;
+}
+
+bool nupa_flight_was_sent(struct nupa_qp *qp, uint32_t *psn)
+{
+	const struct nupa_qp_faults *w = window_of(qp);
+
+	if (nupa_psn_diff(*psn, qp->next_psn) < 0)
+		return true;
+	if (nupa_psn_diff(*psn, w->sent_psn) >= 0)
+		return false;
+	*psn = nupa_psn_add(qp->next_psn, 0xffffff);
+	return true;
 }
 
 bool nupa_flight_open(struct nupa_qp *qp)

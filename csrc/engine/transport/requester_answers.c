@@ -85,6 +85,8 @@ static void rewind_from(struct nupa_qp *qp, uint64_t index, uint32_t psn)
 	struct nupa_wqe *first = nupa_sq_wqe(&qp->sq, index);
 	uint32_t offset = part_offset(first, psn);
 
+	if (unlikely(qp->channel && qp->channel->wired))
+		nupa_flight_rewind(qp);
 	qp->next_psn = offset ? psn : first->first_psn;
 	if (unlikely(qp->channel && qp->channel->wired) && first->opcode == IBV_WR_RDMA_READ)
 		qp->next_psn =

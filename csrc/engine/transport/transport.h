@@ -144,6 +144,11 @@ bool nupa_flight_open(struct nupa_qp *qp);
 void nupa_flight_acked(struct nupa_qp *qp, uint32_t psn);
 void nupa_flight_lost(struct nupa_qp *qp, bool all);
 void nupa_flight_reset(struct nupa_qp *qp);
+/* Requests go again: next_psn is about to be set back. */
+void nupa_flight_rewind(struct nupa_qp *qp);
+/* Whether a PSN that is answered was sent.  One that has to be sent again is set to the last that
+ * was: the responder has all up to it. */
+bool nupa_flight_was_sent(struct nupa_qp *qp, uint32_t *psn);
 /* How much of a READ may be asked for at once. */
 uint32_t nupa_flight_read_bytes(struct nupa_qp *qp);
 

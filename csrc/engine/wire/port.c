@@ -316,6 +316,8 @@ void nupa_wires_flush(struct nupa_engine *engine)
 	engine->wire_dirty = false;
 	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
 		nupa_wire_flush(wire);
+	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
+		engine->wire_dirty |= wire->blocked; /* again, with the next turn */
 }
 
 uint32_t nupa_wires_run(struct nupa_engine *engine)

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -52,14 +53,18 @@ static void welcome(struct keeper *keeper, int fd)
 			      .msg_iovlen = 1,
 			      .msg_control = &control,
 			      .msg_controllen = sizeof(control) };
-	int udp = make_socket(keeper);
+	int udp = keeper->medium == NUPA_WIRE_FRAMES ? -1 : make_socket(keeper);
 
 	CHECK_EQ(recv(fd, &hello, sizeof(hello), 0), sizeof(hello));
 	CHECK_EQ(hello.magic, NUPA_WIRE_MAGIC);
+	if (udp < 0)
+		msg.msg_controllen = 0;
 	memcpy(CMSG_DATA(&control.header), &udp, sizeof(udp));
 	CHECK_EQ(sendmsg(fd, &msg, MSG_NOSIGNAL), sizeof(answer));
-	close(udp);
-	keeper->joined[keeper->n_joined++] = fd;
+	if (udp >= 0)
+		close(udp);
+	keeper->joined[keeper->n_joined] = fd;
+	nupa_store_release(&keeper->n_joined, keeper->n_joined + 1);
 }
 
 static void *keep(void *arg)
@@ -77,17 +82,18 @@ static void *keep(void *arg)
 	}
 }
 
-void keeper_open(struct keeper *keeper, const char *local, const char *remote, uint32_t mtu_bytes)
+void keeper_open(struct keeper *keeper, const char *local, const char *remote,
+		 enum nupa_wire_medium medium, uint32_t mtu_bytes)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct nupa_wire_info info = { .host = WIRE_HOST,
-				       .state = NUPA_WIRE_UP,
-				       .medium = NUPA_WIRE_UDP,
-				       .mtu_bytes = mtu_bytes };
+	struct nupa_wire_info info = {
+		.host = WIRE_HOST, .state = NUPA_WIRE_UP, .medium = medium, .mtu_bytes = mtu_bytes
+	};
 	char why[512] = "";
 	int index;
 
 	memset(keeper, 0, sizeof(*keeper));
+	keeper->medium = medium;
 	keeper->fabric = test_fabric();
 	CHECK_EQ(inet_pton(AF_INET, local, &keeper->local), 1);
 	keeper->engine = nupa_engine_attach(keeper->fabric, WIRE_HOST, why, sizeof(why));
@@ -133,6 +139,82 @@ struct nupa_wire_info keeper_info(const struct keeper *keeper)
 	return infos[0];
 }
 
+/* --- a network that loses packets ---------------------------------------------------- */
+
+static bool draws(struct lossy *lossy, uint32_t of_10000)
+{
+	return of_10000 && test_random(&lossy->random) % 10000 < of_10000;
+}
+
+/* One packet of this keeper's process, to the other's. */
+static void carry(struct lossy *lossy, uint32_t from, uint8_t *held, size_t *held_bytes)
+{
+	uint8_t bytes[sizeof(struct nupa_wire_envelope) + NUPA_WIRE_PACKET_MAX_BYTES];
+	struct nupa_wire_envelope *envelope = (struct nupa_wire_envelope *)(void *)bytes;
+	const ssize_t n = recv(lossy->keepers[from]->joined[0], bytes, sizeof(bytes), MSG_DONTWAIT);
+	const int to = lossy->keepers[!from]->joined[0];
+
+	if (n <= 0 || draws(lossy, lossy->lose))
+		return;
+	envelope->flags |= NUPA_WIRE_IDENTIFIED;
+	if (draws(lossy, lossy->change))
+		bytes[sizeof(*envelope) +
+		      test_random(&lossy->random) % ((size_t)n - sizeof(*envelope))] ^= 0x10;
+	if (!*held_bytes && draws(lossy, lossy->delay)) {
+		memcpy(held, bytes, (size_t)n);
+		*held_bytes = (size_t)n;
+		return;
+	}
+	(void)!send(to, bytes, (size_t)n, MSG_NOSIGNAL);
+	if (draws(lossy, lossy->repeat))
+		(void)!send(to, bytes, (size_t)n, MSG_NOSIGNAL);
+	if (*held_bytes)
+		(void)!send(to, held, *held_bytes, MSG_NOSIGNAL);
+	*held_bytes = 0;
+}
+
+static void *carry_all(void *arg)
+{
+	struct lossy *lossy = arg;
+	uint8_t held[2][sizeof(struct nupa_wire_envelope) + NUPA_WIRE_PACKET_MAX_BYTES];
+	size_t held_bytes[2] = { 0 };
+
+	for (;;) {
+		struct pollfd fds[] = {
+			{ .fd = lossy->wake, .events = POLLIN },
+			{ .fd = lossy->keepers[0]->joined[0], .events = POLLIN },
+			{ .fd = lossy->keepers[1]->joined[0], .events = POLLIN },
+		};
+
+		CHECK(poll(fds, 3, -1) > 0);
+		if (fds[0].revents)
+			return NULL;
+		for (uint32_t i = 0; i < 2; i++)
+			if (fds[i + 1].revents)
+				carry(lossy, i, held[i], &held_bytes[i]);
+	}
+}
+
+static void lossy_start(struct lossy *lossy, struct keeper *a, struct keeper *b)
+{
+	while (nupa_load_acquire(&a->n_joined) != 1 || nupa_load_acquire(&b->n_joined) != 1)
+		sched_yield();
+	lossy->keepers[0] = a;
+	lossy->keepers[1] = b;
+	lossy->random = test_seed();
+	lossy->wake = eventfd(0, EFD_CLOEXEC);
+	CHECK_EQ(pthread_create(&lossy->thread, NULL, carry_all, lossy), 0);
+}
+
+static void lossy_stop(struct lossy *lossy)
+{
+	CHECK_EQ(write(lossy->wake, &(uint64_t){ 1 }, sizeof(uint64_t)), sizeof(uint64_t));
+	pthread_join(lossy->thread, NULL);
+	close(lossy->wake);
+}
+
+/* --- both ends ----------------------------------------------------------------------- */
+
 void wired_address(char address[INET_ADDRSTRLEN], uint32_t side)
 {
 	const struct in_addr in = { htonl(UINT32_C(0x7f800000) | (uint32_t)getpid() << 1 | side) };
@@ -142,24 +224,36 @@ void wired_address(char address[INET_ADDRSTRLEN], uint32_t side)
 
 void wired_open(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes)
 {
+	wired_open_lossy(wired, options, mtu_bytes, NULL);
+}
+
+void wired_open_lossy(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes,
+		      struct lossy *lossy)
+{
+	const enum nupa_wire_medium medium = lossy ? NUPA_WIRE_FRAMES : NUPA_WIRE_UDP;
 	char a[INET_ADDRSTRLEN], b[INET_ADDRSTRLEN];
 
 	wired_address(a, 0);
 	wired_address(b, 1);
-	keeper_open(&wired->a, a, b, mtu_bytes);
-	keeper_open(&wired->b, b, a, mtu_bytes);
+	keeper_open(&wired->a, a, b, medium, mtu_bytes);
+	keeper_open(&wired->b, b, a, medium, mtu_bytes);
 	wired->end_a = end_open(wired->a.fabric, options);
 	wired->end_b = end_open(wired->b.fabric, options);
 	set_gid(wired->end_a->self.gid.raw, a);
 	set_gid(wired->end_b->self.gid.raw, b);
 	end_connect(wired->end_a, &wired->end_b->self);
 	end_connect(wired->end_b, &wired->end_a->self);
+	wired->lossy = lossy;
+	if (lossy)
+		lossy_start(lossy, &wired->a, &wired->b);
 }
 
 void wired_close(struct wired *wired)
 {
 	end_close(wired->end_a);
 	end_close(wired->end_b);
+	if (wired->lossy)
+		lossy_stop(wired->lossy);
 	keeper_close(&wired->a);
 	keeper_close(&wired->b);
 }

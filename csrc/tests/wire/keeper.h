@@ -17,6 +17,7 @@ struct keeper {
 	struct nupa_engine *engine; /* its attachment to the host of the wire */
 	uint32_t index;
 	struct in_addr local;
+	enum nupa_wire_medium medium;
 	int listener, wake;
 	int joined[KEEPER_JOINS_MAX];
 	uint32_t n_joined;
@@ -27,16 +28,31 @@ struct keeper {
 struct wired {
 	struct keeper a, b;
 	struct end *end_a, *end_b;
+	struct lossy *lossy; /* NULL: they have sockets */
+};
+
+/* The network between keepers whose medium is frames: how many of 10,000 packets it loses, repeats,
+ * delays behind the next one, and changes. */
+struct lossy {
+	uint32_t lose, repeat, delay, change;
+	uint64_t random; /* its state */
+	struct keeper *keepers[2];
+	int wake;
+	pthread_t thread;
 };
 
 /* A fabric whose host 1 is reached at *remote*, from *local*. */
-void keeper_open(struct keeper *keeper, const char *local, const char *remote, uint32_t mtu_bytes);
+void keeper_open(struct keeper *keeper, const char *local, const char *remote,
+		 enum nupa_wire_medium medium, uint32_t mtu_bytes);
 void keeper_close(struct keeper *keeper);
 struct nupa_wire_info keeper_info(const struct keeper *keeper);
 /* An address of loopback that no other test has at this time: pids have 22 bits. */
 void wired_address(char address[INET_ADDRSTRLEN], uint32_t side);
 /* The fabrics, and an end on host 0 of each. */
 void wired_open(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes);
+/* The same with this network in between. */
+void wired_open_lossy(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes,
+		      struct lossy *lossy);
 void wired_close(struct wired *wired);
 
 #endif

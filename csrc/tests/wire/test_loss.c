@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A network that loses, repeats, delays and changes packets: every request is executed once, with
+ * all its bytes. */
+#include "tests/wire/keeper.h"
+
+#include <string.h>
+
+#define ROUNDS 40u
+#define REGION 65536u
+
+static struct end_options patient(void)
+{
+	struct end_options options = end_defaults;
+
+	options.timeout = 13; /* 34 ms: nothing here takes longer, on a busy machine either */
+	options.retry_cnt = 7;
+	return options;
+}
+
+/* SENDs, WRITEs, READs and atomics in one queue. */
+static void mix(struct lossy *lossy, uint32_t mtu_bytes)
+{
+	const struct end_options options = patient();
+	struct wired wired;
+	struct end *a, *b;
+	uint64_t sum;
+
+	wired_open_lossy(&wired, &options, mtu_bytes, lossy);
+	a = wired.end_a;
+	b = wired.end_b;
+	memset(b->memory, 0, 64);
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		const uint32_t bytes = 1 + (uint32_t)(test_random(&lossy->random) % (REGION - 1));
+		struct request add = request_of(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 4, 0, 8);
+
+		add.wr.wr.atomic.compare_add = 1;
+		pattern_fill(a->memory + REGION, bytes, i);
+		end_post_recv(b, 1, 2 * REGION, REGION);
+		end_start(a, IBV_WR_SEND, 1, REGION, bytes);
+		end_start(a, IBV_WR_RDMA_WRITE, 2, REGION, bytes);
+		end_post(a, &add);
+		cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+		CHECK_EQ(cq_expect(b->recv_cq, 1, IBV_WC_SUCCESS).byte_len, bytes);
+		cq_expect(a->send_cq, 2, IBV_WC_SUCCESS);
+		cq_expect(a->send_cq, 4, IBV_WC_SUCCESS);
+		CHECK_PATTERN(b->memory + 2 * REGION, bytes, i);
+		CHECK_PATTERN(b->memory + REGION, bytes, i);
+		memset(a->memory + REGION, 0, bytes);
+		end_start(a, IBV_WR_RDMA_READ, 3, REGION, bytes);
+		cq_expect(a->send_cq, 3, IBV_WC_SUCCESS);
+		CHECK_PATTERN(a->memory + REGION, bytes, i);
+	}
+	memcpy(&sum, b->memory, sizeof(sum));
+	CHECK_EQ(sum, ROUNDS);
+	wired_close(&wired);
+}
+
+TEST(without_loss)
+{
+	struct lossy lossy = { 0 };
+
+	mix(&lossy, 4096);
+}
+
+TEST(packets_get_lost)
+{
+	struct lossy lossy = { .lose = 200 };
+
+	mix(&lossy, 1024);
+}
+
+TEST(packets_come_twice)
+{
+	struct lossy lossy = { .repeat = 2000 };
+
+	mix(&lossy, 1024);
+}
+
+TEST(packets_change_places)
+{
+	struct lossy lossy = { .delay = 300 };
+
+	mix(&lossy, 1024);
+}
+
+TEST(packets_are_changed)
+{
+	struct lossy lossy = { .change = 200 };
+
+	mix(&lossy, 2048);
+}
+
+TEST(all_of_that)
+{
+	struct lossy lossy = { .lose = 100, .repeat = 100, .delay = 100, .change = 100 };
+
+	mix(&lossy, 256);
+}
