@@ -7,6 +7,7 @@
 #ifndef NUPA_MODEL_ENGINE_H
 #define NUPA_MODEL_ENGINE_H
 
+#include "base/dcqcn.h"
 #include "model/packets.h"
 #include "model/random.h"
 #include "model/wheel.h"
@@ -135,15 +136,10 @@ struct flow {
 	uint32_t pending;           /* operations that it waits for */
 	uint32_t progress, checked; /* replies so far; and when the timeout was armed */
 	uint64_t ready_ps;
-	uint64_t pace_ps;                 /* not before */
-	uint64_t seen;                    /* index of its bits of received packets */
-	uint64_t notified_ps, recover_ps; /* DCQCN: not before; when the rate rises by time */
-	uint64_t rate, target;            /* DCQCN: bytes a second */
-	uint64_t alpha_ps;   /* DCQCN: alpha is that of this time; 0: no notification came */
-	uint64_t left_bytes; /* DCQCN: until the rate rises by bytes */
-	uint32_t alpha;      /* DCQCN: 2^30 is 1 */
-	uint32_t time_rounds, byte_rounds;               /* DCQCN: rises since the rate fell */
-	bool notified;                                   /* DCQCN: since alpha_ps */
+	uint64_t pace_ps;     /* not before */
+	uint64_t seen;        /* index of its bits of received packets */
+	uint64_t notified_ps; /* DCQCN: not before */
+	struct nupa_dcqcn dcqcn;
 	uint32_t cwnd256, threshold, in_flight, recover; /* WINDOW: 1/256 packets; packets */
 	uint64_t penalty[PATHS_MAX / 64]; /* PER_PACKET: entropies to pass over once */
 };
