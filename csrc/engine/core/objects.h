@@ -383,8 +383,9 @@ struct nupa_qp {
 	struct nupa_builder *builder; /* an extended QP */
 	struct nupa_qp_xrc *xrc_part; /* `xrc`, is_handle */
 	struct nupa_qp_faults *faults;
-	struct nupa_qp_rate *rate;    /* it is `rated`, or was */
-	struct nupa_answers *answers; /* a READ or atomic came as a message */
+	struct nupa_qp_rate *rate;          /* it is `rated`, or was */
+	struct nupa_congestion *congestion; /* on a wire; NULL: none was seen */
+	struct nupa_answers *answers;       /* a READ or atomic came as a message */
 	struct nupa_injected_write *injected;
 
 	/* Responder: seldom. */

@@ -109,6 +109,7 @@ static void qp_free(struct nupa_qp *qp)
 	free(qp->xrc_part);
 	free(qp->faults);
 	free(qp->rate);
+	free(qp->congestion);
 	free(qp->answers);
 	free(qp->injected);
 	pthread_mutex_destroy(&qp->ibv.mutex);

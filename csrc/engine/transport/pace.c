@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * QPs with a rate: of their tenant, their partition, or their host as a member of it.
+ * QPs with a rate: of their tenant, their partition, or their host as a member of it; or, by a
+ * wire, the one to which congestion slows them down.
  *
  *   I12  While a QP is `rated`, the express lane is closed to it.  Bytes are booked where a message
  *        is reserved or a piece is copied, and go when their turn comes.
@@ -8,6 +9,7 @@
  *   I14  The host whose memory is read sends a READ's bytes.  The requester books them if it copies
  *        them itself, the responder if they go by messages. */
 #include "engine/rate/rate.h"
+#include "engine/transport/congestion.h"
 #include "engine/transport/responder.h"
 #include "engine/transport/sq.h"
 #include "segment/control/pkey.h"
@@ -19,6 +21,13 @@ struct nupa_qp_rate {
 	struct nupa_pace in;      /* what READs fetch */
 	struct nupa_pace answers; /* responses, as `out` but booked apart */
 };
+
+#define HEADERS_BYTES 78u /* Ethernet, IPv4, UDP, BTH, RETH, ICRC */
+
+static bool is_slow(const struct nupa_qp *qp)
+{
+	return qp->congestion && qp->congestion->slow;
+}
 
 static struct nupa_qp_rate *rate_of(struct nupa_qp *qp)
 {
@@ -41,7 +50,7 @@ void nupa_pace_look(struct nupa_qp *qp)
 	nupa_pace_find(engine, engine->host, pkey, &out);
 	if (qp->type == IBV_QPT_RC)
 		nupa_pace_find(engine, qp->dest_host, pkey, &in);
-	qp->rated = out.n || in.n;
+	qp->rated = out.n || in.n || is_slow(qp);
 	if (qp->rated || qp->rate) {
 		struct nupa_qp_rate *rate = rate_of(qp);
 
@@ -65,7 +74,7 @@ void nupa_pace_follow(struct nupa_engine *engine)
 
 uint32_t nupa_pace_piece_bytes(const struct nupa_qp *qp)
 {
-	return qp->rate->out.piece_bytes;
+	return qp->rate ? qp->rate->out.piece_bytes : UINT32_MAX;
 }
 
 static bool may_go(struct nupa_qp *qp, struct nupa_pace *pace, uint64_t bytes)
@@ -79,15 +88,63 @@ static bool may_go(struct nupa_qp *qp, struct nupa_pace *pace, uint64_t bytes)
 	return false;
 }
 
+/* When congestion on the way lets so many bytes go; 0: now. */
+static uint64_t congestion_due_ns(struct nupa_qp *qp, uint64_t bytes, uint64_t now_ns)
+{
+	uint64_t due_ns;
+
+	if (!is_slow(qp))
+		return 0;
+	due_ns = nupa_congestion_due_ns(qp->congestion, bytes + HEADERS_BYTES, now_ns);
+	if (!is_slow(qp))
+		qp->rated = qp->rate && (qp->rate->out.n || qp->rate->in.n);
+	return due_ns;
+}
+
 bool nupa_pace_request(struct nupa_qp *qp, uint64_t bytes)
 {
-	return may_go(qp, &qp->rate->out, bytes);
+	const uint64_t now_ns = qp->engine->now_ns();
+	uint64_t due_ns;
+
+	if (qp->rate && !may_go(qp, &qp->rate->out, bytes))
+		return false;
+	due_ns = congestion_due_ns(qp, bytes, now_ns);
+	if (!due_ns)
+		return true;
+	if (qp->rate)
+		nupa_pace_keep(&qp->rate->out, bytes);
+	nupa_sq_wait(qp, NUPA_WAIT_RATE, now_ns, due_ns - now_ns);
+	return false;
 }
 
 /* run_jobs comes again by the engine's timer for answers that are owed. */
 bool nupa_pace_answer(struct nupa_qp *qp, uint64_t bytes)
 {
-	return !nupa_pace_due_ns(&qp->rate->answers, bytes, qp->engine->now_ns());
+	const uint64_t now_ns = qp->engine->now_ns();
+
+	if (qp->rate && nupa_pace_due_ns(&qp->rate->answers, bytes, now_ns))
+		return false;
+	if (!congestion_due_ns(qp, bytes, now_ns))
+		return true;
+	if (qp->rate)
+		nupa_pace_keep(&qp->rate->answers, bytes);
+	return false;
+}
+
+struct nupa_congestion *nupa_pace_congestion(struct nupa_qp *qp)
+{
+	if (!qp->congestion)
+		qp->congestion = calloc(1, sizeof(*qp->congestion));
+	return qp->congestion;
+}
+
+void nupa_pace_slow_down(struct nupa_qp *qp, uint64_t first)
+{
+	if (!nupa_pace_congestion(qp))
+		return;
+	nupa_congestion_notified(qp->congestion, qp->engine->now_ns(), first);
+	qp->rated = true;
+	nupa_qp_unsettle(qp);
 }
 
 /* The spans of [from, +bytes); returns how many. */

@@ -343,9 +343,10 @@ static bool issue_one_sided(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 			return ask_responder(qp, wqe, spans, n_spans);
 		if (unlikely(qp->engine->trace & NUPA_TRACE_MOVES))
 			begun_ns = qp->engine->now_ns();
-		result = unlikely(qp->rated) ? nupa_pace_direct(qp, wqe, spans, n_spans)
-					     : nupa_mover_direct(qp->engine, qp, wqe, spans,
-								 n_spans, 0, wqe->length_bytes);
+		result = unlikely(qp->rated) && qp->rate
+			     ? nupa_pace_direct(qp, wqe, spans, n_spans)
+			     : nupa_mover_direct(qp->engine, qp, wqe, spans, n_spans, 0,
+						 wqe->length_bytes);
 	}
 	switch (result) {
 	case NUPA_DIRECT_DONE:

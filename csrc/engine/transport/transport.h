@@ -51,6 +51,11 @@ uint32_t nupa_pace_piece_bytes(const struct nupa_qp *qp);
 bool nupa_pace_request(struct nupa_qp *qp, uint64_t bytes);
 /* The same for part of a response; false: it is asked again. */
 bool nupa_pace_answer(struct nupa_qp *qp, uint64_t bytes);
+/* What is known of congestion on the way of a QP; NULL: no memory. */
+struct nupa_congestion;
+struct nupa_congestion *nupa_pace_congestion(struct nupa_qp *qp);
+/* A notification of congestion came; first: its rate so far, in bytes a second, 0: unknown. */
+void nupa_pace_slow_down(struct nupa_qp *qp, uint64_t first);
 /* When the first of the QPs that wait may go on, if all that wait do so for their rates; else 0. */
 uint64_t nupa_pace_idle_until_ns(const struct nupa_engine *engine);
 

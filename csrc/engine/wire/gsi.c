@@ -50,42 +50,52 @@ static struct nupa_wire *find(const struct nupa_engine *engine, uint32_t index)
 	return wire;
 }
 
-void nupa_wire_send_mad(struct nupa_engine *engine, uint32_t index, uint16_t pkey,
-			const uint8_t *mad)
+void nupa_wire_send_alone(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
+			  const uint8_t *payload)
 {
-	struct nupa_wire *wire = find(engine, index);
-	struct nupa_roce_packet packet = {
-		.opcode = UD_SEND_ONLY,
-		.pkey = pkey,
-		.dqpn = NUPA_CM_GSI_QPN,
-		.source_qpn = NUPA_CM_GSI_QPN,
-		.qkey = NUPA_CM_GSI_QKEY,
-		.payload_bytes = NUPA_CM_MAD_BYTES,
-	};
 	uint8_t headers[NUPA_ROCE_HEADERS_MAX_BYTES];
-	struct iovec pieces[NUPA_WIRE_PIECES];
-	struct msghdr msg = { .msg_iov = pieces, .msg_iovlen = NUPA_WIRE_PIECES };
-	uint32_t icrc;
+	struct iovec pieces[NUPA_WIRE_PIECES] = {
+		{ headers, nupa_roce_write(headers, packet) },
+		{ (void *)(uintptr_t)payload, packet->payload_bytes },
+	};
+	const struct msghdr msg = { .msg_name = &wire->to,
+				    .msg_namelen =
+					wire->ipv4 ? sizeof(wire->to.v4) : sizeof(wire->to.v6),
+				    .msg_iov = pieces,
+				    .msg_iovlen = NUPA_WIRE_PIECES };
+	uint32_t icrc = htole32(nupa_icrc_of(&wire->icrc_out, wire->out.src_port, 0, pieces, 2));
 
-	if (!wire)
-		return;
-	packet.psn = wire->gsi_psn++ & 0xffffff;
-	pieces[0] = (struct iovec){ headers, nupa_roce_write(headers, &packet) };
-	pieces[1] = (struct iovec){ (void *)(uintptr_t)mad, NUPA_CM_MAD_BYTES };
-	icrc = htole32(nupa_icrc(&wire->out, pieces, 2));
 	pieces[2] = (struct iovec){ &icrc, sizeof(icrc) };
 	if (wire->udp < 0) {
 		envelop(wire, &wire->out, pieces, NUPA_WIRE_PIECES);
 		return;
 	}
-	msg.msg_name = &wire->to;
-	msg.msg_namelen = wire->ipv4 ? sizeof(wire->to.v4) : sizeof(wire->to.v6);
 	if (sendmsg(wire->udp, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return;
 	__atomic_fetch_add(&wire->entry->sent_packets, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&wire->entry->sent_bytes,
 			   pieces[0].iov_len + pieces[1].iov_len + pieces[2].iov_len,
 			   __ATOMIC_RELAXED);
+}
+
+void nupa_wire_send_mad(struct nupa_engine *engine, uint32_t index, uint16_t pkey,
+			const uint8_t *mad)
+{
+	struct nupa_wire *wire = find(engine, index);
+	struct nupa_roce_packet packet = {
+		.opcode = UD_SEND_ONLY,
+		.flags = NUPA_ROCE_MIGREQ,
+		.pkey = pkey,
+		.dqpn = NUPA_CM_GSI_QPN,
+		.source_qpn = NUPA_CM_GSI_QPN,
+		.qkey = NUPA_CM_GSI_QKEY,
+		.payload_bytes = NUPA_CM_MAD_BYTES,
+	};
+
+	if (!wire)
+		return;
+	packet.psn = wire->gsi_psn++ & 0xffffff;
+	nupa_wire_send_alone(wire, &packet, mad);
 }
 
 void nupa_wire_receive_mad(struct nupa_wire *wire, const struct nupa_roce_packet *packet,

@@ -148,6 +148,7 @@ static void set_addresses(struct nupa_wire *wire)
 	memcpy(wire->out.dst, remote, sizeof(remote));
 	memcpy(wire->in.src, remote, sizeof(remote));
 	memcpy(wire->in.dst, local, sizeof(local));
+	wire->out.tos = NUPA_WIRE_ECN_CAPABLE;
 	nupa_icrc_prepare(&wire->icrc_out, local, remote);
 	nupa_icrc_prepare(&wire->icrc_in, remote, local);
 	wire->out.src_port = wire->in.src_port = NUPA_WIRE_UDP_PORT;
@@ -199,7 +200,8 @@ static struct nupa_wire *make_wire(struct nupa_engine *engine, struct nupa_chann
 		in->piece = (struct iovec){ in->bytes, sizeof(in->bytes) };
 		wire->in_headers[i].msg_hdr = (struct msghdr){ .msg_name = &in->from,
 							       .msg_iov = &in->piece,
-							       .msg_iovlen = 1 };
+							       .msg_iovlen = 1,
+							       .msg_control = &in->control };
 	}
 	return wire;
 }
@@ -236,6 +238,8 @@ void nupa_wire_opened(struct nupa_engine *engine, struct nupa_channel *channel)
 	if (!wire)
 		return; /* what is sent gets lost, and its sender is told by its timer */
 	error = wire->wake < 0 ? -errno : join(wire);
+	if (!error && wire->udp >= 0)
+		nupa_wire_say_capable(wire->udp, wire->ipv4);
 	if (!error)
 		error = start_thread(wire);
 	if (error) {

@@ -40,12 +40,14 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 		packet.flags |= NUPA_ROCE_ICRC_RIGHT;
 	else
 		__atomic_fetch_add(&wire->entry->icrc_errors, 1, __ATOMIC_RELAXED);
-	if (is_ours(wire, &packet))
-		(void)nupa_inject_by_wire(wire->engine, wire->host, &packet, payload);
-	else if (!kept)
+	if (is_ours(wire, &packet)) {
+		if (!(packet.flags & NUPA_ROCE_ICRC_RIGHT) || !nupa_wire_congested(wire, &packet))
+			(void)nupa_inject_by_wire(wire->engine, wire->host, &packet, payload);
+	} else if (!kept) {
 		nupa_wire_hand_over(wire, path, bytes, n);
-	else if (packet.dqpn == NUPA_CM_GSI_QPN && packet.flags & NUPA_ROCE_ICRC_RIGHT)
+	} else if (packet.dqpn == NUPA_CM_GSI_QPN && packet.flags & NUPA_ROCE_ICRC_RIGHT)
 		nupa_wire_receive_mad(wire, &packet, payload);
+}
 }
 
 uint32_t nupa_wire_receive(struct nupa_wire *wire)
@@ -55,8 +57,10 @@ uint32_t nupa_wire_receive(struct nupa_wire *wire)
 
 	if (wire->udp < 0)
 		return 0;
-	for (uint32_t i = 0; i < NUPA_WIRE_BATCH; i++)
+	for (uint32_t i = 0; i < NUPA_WIRE_BATCH; i++) {
 		wire->in_headers[i].msg_hdr.msg_namelen = sizeof(wire->ins[i].from);
+		wire->in_headers[i].msg_hdr.msg_controllen = sizeof(wire->ins[i].control);
+	}
 	n = recvmmsg(wire->udp, wire->in_headers, NUPA_WIRE_BATCH, MSG_DONTWAIT, NULL);
 	if (n <= 0)
 		return 0;
@@ -69,6 +73,7 @@ uint32_t nupa_wire_receive(struct nupa_wire *wire)
 			__atomic_fetch_add(&wire->entry->foreign, 1, __ATOMIC_RELAXED);
 			continue;
 		}
+		path.tos = nupa_wire_tos(&wire->in_headers[i].msg_hdr);
 		path.src_port = ntohs(wire->ipv4 ? in->from.v4.sin_port : in->from.v6.sin6_port);
 		if (wire->in_headers[i].msg_hdr.msg_flags & MSG_TRUNC)
 			__atomic_fetch_add(&wire->entry->malformed, 1, __ATOMIC_RELAXED);

@@ -68,6 +68,7 @@ static void count_sent(struct nupa_wire *wire, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++)
 		bytes += wire->outs[i].bytes;
+	nupa_wire_measure(wire, bytes);
 	__atomic_fetch_add(&wire->entry->sent_packets, n, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&wire->entry->sent_bytes, bytes, __ATOMIC_RELAXED);
 }
@@ -76,6 +77,7 @@ static void count_sent(struct nupa_wire *wire, uint32_t n)
 static int send_kept(struct nupa_wire *wire, uint32_t from)
 {
 	struct nupa_wire_envelope envelope = { .src_port = NUPA_WIRE_UDP_PORT,
+					       .tos = NUPA_WIRE_ECN_CAPABLE,
 					       .ttl = NUPA_WIRE_TTL };
 	uint32_t n = from;
 

@@ -13,7 +13,8 @@
 
 #define NUPA_WIRE_BATCH 32u
 #define NUPA_WIRE_TTL 64u
-#define NUPA_WIRE_PIECES 3u /* headers, payload, padding with ICRC */
+#define NUPA_WIRE_ECN_CAPABLE 2 /* ECT(0), in the type of service */
+#define NUPA_WIRE_PIECES 3u     /* headers, payload, padding with ICRC */
 
 /* A packet that is being sent. */
 struct nupa_wire_out {
@@ -32,6 +33,10 @@ struct nupa_wire_in {
 		struct sockaddr_in6 v6;
 	} from;
 	struct iovec piece;
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
 };
 
 struct nupa_wire {
@@ -48,7 +53,8 @@ struct nupa_wire {
 	bool stop, done; /* its thread shall end, and has */
 	struct nupa_roce_path out, in;
 	struct nupa_icrc_base icrc_out, icrc_in;
-	struct nupa_icrc_sender sender; /* the other end */
+	uint64_t measured_ns, measured_bytes, bytes_per_s; /* of what is sent: congestion.c */
+	struct nupa_icrc_sender sender;                    /* the other end */
 	union {
 		struct sockaddr_in v4;
 		struct sockaddr_in6 v6;
@@ -75,6 +81,17 @@ void nupa_wire_receive_mad(struct nupa_wire *wire, const struct nupa_roce_packet
 			   const uint8_t *payload);
 void nupa_wire_hand_over(struct nupa_wire *wire, const struct nupa_roce_path *path,
 			 const uint8_t *bytes, uint32_t n);
+/* gsi.c: a packet by itself, at once; lost, if it cannot leave now. */
+void nupa_wire_send_alone(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
+			  const uint8_t *payload);
+/* congestion.c: packets of this socket may be marked. */
+void nupa_wire_say_capable(int fd, bool ipv4);
+/* The type of service or the traffic class that a packet came with. */
+uint8_t nupa_wire_tos(struct msghdr *msg);
+/* So many bytes were sent: at which rate. */
+void nupa_wire_measure(struct nupa_wire *wire, uint64_t bytes);
+/* Answers a marked packet.  True: the packet is a notification, and done. */
+bool nupa_wire_congested(struct nupa_wire *wire, const struct nupa_roce_packet *packet);
 /* receive.c: returns how many came. */
 uint32_t nupa_wire_receive(struct nupa_wire *wire);
 uint32_t nupa_wire_receive_kept(struct nupa_wire *wire); /* by the keeper */
