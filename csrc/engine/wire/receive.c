@@ -45,9 +45,9 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 			(void)nupa_inject_by_wire(wire->engine, wire->host, &packet, payload);
 	} else if (!kept) {
 		nupa_wire_hand_over(wire, path, bytes, n);
-	} else if (packet.dqpn == NUPA_CM_GSI_QPN && packet.flags & NUPA_ROCE_ICRC_RIGHT)
+	} else if (packet.dqpn == NUPA_CM_GSI_QPN && packet.flags & NUPA_ROCE_ICRC_RIGHT) {
 		nupa_wire_receive_mad(wire, &packet, payload);
-}
+	}
 }
 
 uint32_t nupa_wire_receive(struct nupa_wire *wire)
