@@ -61,6 +61,7 @@ HEADERS = (
     "binding/rdma_cdef.h",
     "netdev/netdev.h",
     "trunk/trunk.h",
+    "wire/keeper.h",
     "packet/pcapng.h",
     "packet/opcodes.h",
     "packet/decode.h",

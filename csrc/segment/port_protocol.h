@@ -13,7 +13,9 @@
 
 #define NUPA_WIRE_MAGIC 0x5750554eu /* "NUPW" */
 #define NUPA_WIRE_VERSION 1u
-#define NUPA_WIRE_UDP_PORT 4791 /* IBTA A17.9.2 */
+/* Instead of a hello: a command's request follows, JSON (nupa/wire). */
+#define NUPA_WIRE_REQUEST_MAGIC 0x5250554eu /* "NUPR" */
+#define NUPA_WIRE_UDP_PORT 4791             /* IBTA A17.9.2 */
 
 struct nupa_wire_hello {
 	uint32_t magic;

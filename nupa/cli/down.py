@@ -53,7 +53,7 @@ def _remove(name: str, force: bool) -> None:
     """Removes the fabric and its interfaces; both stay while the fabric is in use."""
     import errno
 
-    from nupa.fabric import Fabric, LocalError
+    from nupa.fabric import Fabric, LocalError, registry
     from nupa.netdev import state
     from nupa.trunk import state as trunk
     from nupa.vm.files.place import is_machine
@@ -76,6 +76,10 @@ def _remove(name: str, force: bool) -> None:
 
         if force or not in_use_by_others(name):
             down(name, keep_fabric=True)
+    if name in registry.names():
+        from nupa.fabric.wires.down import end_wires
+
+        end_wires(name, force)
     try:
         Fabric.remove(name, force=force)
     except LocalError as error:

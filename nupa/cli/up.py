@@ -11,7 +11,7 @@ from nupa.cli.common.command import Subparsers, add_command
 from nupa.topology.topology import EXTENT_BYTES, POOL_BYTES_MAX
 
 if TYPE_CHECKING:
-    from nupa.topology.topology import Topology
+    from nupa.topology.topology import Topology, WireConfig
 
 _EPILOG = """\
 docs/topology.md describes topology files.
@@ -20,6 +20,7 @@ examples:
   nupa up                                  the preset `pair`: two hosts, one switch
   nupa up --hosts 8 --pool 4G              eight hosts on one switch, and memory that they share
   nupa up --hosts 4 --spare 2              host4 and host5 join later: nupa host add host4
+  nupa up --wire far0=192.0.2.7            a host more, which is the machine at 192.0.2.7
   nupa up --topology rack24 --fabric rack  24 hosts
   nupa up --topology tenants               two tenants, which do not reach each other
   nupa up --topology ./lab.toml --fabric lab
@@ -50,7 +51,26 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="SIZE",
         help="let hosts share this much memory, as 512M or 4G (default: by their number)",
     )
+    parser.add_argument(
+        "--wire",
+        action="append",
+        type=_wire,
+        default=[],
+        metavar="HOST=ADDRESS[,OURS]",
+        help="let HOST stand for the machine at ADDRESS, reached by RoCE v2 (from our address "
+        "OURS); may be repeated",
+    )
     add_fabric(parser, "name the fabric (default: NUPA_FABRIC, else default)", "--name")
+
+
+def _wire(text: str) -> WireConfig:
+    from nupa.topology.topology import WireConfig
+
+    host, _, addresses = text.partition("=")
+    address, _, listen = addresses.partition(",")
+    if not host or not address:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST=ADDRESS, as far0=192.0.2.7")
+    return WireConfig(host, address, listen)
 
 
 def _topology(args: argparse.Namespace) -> Topology:
@@ -67,6 +87,8 @@ def _topology(args: argparse.Namespace) -> Topology:
         topology = topology_file.load(args.topology or "pair")
     if args.pool is not None:
         topology.segment = topology.segment.with_pool(args.pool)
+    if args.wire:
+        topology = topology.with_wires(tuple(args.wire))
     return topology
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nupa.fabric.tenants.event import Events
     from nupa.fabric.tenants.partition import Partitions
     from nupa.fabric.tenants.tenant import Tenants
+    from nupa.fabric.wires.wires import Wires
     from nupa.memory.group import Group
     from nupa.memory.pool import Pool, PoolMemory
     from nupa.topology.admission import Admission
@@ -67,7 +68,9 @@ class Fabric(OpenFabric):
         self._switch: Any = None
         #: The admission policy of a fabric without a name: nupa.fabric.tenants.policy.
         self.own_admission: Admission | None = None
+        self._wires: Wires | None = None
         self._declare(topology)
+        self._begin_wires(topology)
 
     @classmethod
     def _of(cls, segment: Segment, topology: Topology | None = None) -> Fabric:
@@ -77,6 +80,7 @@ class Fabric(OpenFabric):
         fabric._topology = topology
         fabric._switch = None
         fabric.own_admission = None
+        fabric._wires = None
         return fabric
 
     def _declare(self, topology: Topology) -> None:
@@ -109,7 +113,36 @@ class Fabric(OpenFabric):
         LocalError: it exists (EEXIST), or name or topology pass a limit; FabricError: no room.
         """
         with registry.control_lock():
-            return cls._create_locked(name, topology, auto, trunk)
+            fabric = cls._create_locked(name, topology, auto, trunk)
+        # Without the lock, which keepers take.
+        fabric._begin_wires(topology)
+        return fabric
+
+    def _begin_wires(self, topology: Topology) -> None:
+        """Makes the wires that *topology* declares.  On an error the fabric is taken away."""
+        try:
+            for wire in topology.wires:
+                self.wires.add(
+                    wire.host, wire.address, listen=wire.listen or None, medium=wire.medium
+                )
+        except BaseException:
+            name = self.name
+            if self._named:
+                self.wires.end_keepers()
+            self.close()
+            if self._named:
+                with suppress(NupaError):
+                    Fabric.remove(name)
+            raise
+
+    @property
+    def wires(self) -> Wires:
+        """Its wires: hosts that are reached by RoCE v2 at an address."""
+        from nupa.fabric.wires.wires import Wires
+
+        if self._wires is None:
+            self._wires = Wires(self)
+        return self._wires
 
     @classmethod
     def _create_locked(
@@ -234,6 +267,8 @@ class Fabric(OpenFabric):
         if self._switch is not None:
             self._switch.close()
             self._switch = None
+        if self._wires is not None:
+            self._wires.close()
         name = self._segment.name if self._named and self._segment.auto else None
         self._segment.close()
         if name is not None:

@@ -241,11 +241,20 @@ def remove_shown(path: str) -> None:
     head, name = os.path.split(path)
     remove(os.path.join(head, f".{name}.fm"))
     remove(os.path.join(head, policy_name(name)))
+    _remove_wires(head, name)
     shown = os.path.join(head, f".{name}.files")
     if os.path.lexists(shown):
         import shutil  # takes 10 ms
 
         shutil.rmtree(shown, ignore_errors=True)
+
+
+def _remove_wires(head: str, name: str) -> None:
+    """Removes the files of wires: nupa/fabric/wires/place.py."""
+    ours = re.compile(re.escape(f".{name}.") + r"(w[0-9]{1,3}g?|wires)")
+    for entry in _entries():
+        if ours.fullmatch(entry):
+            remove(os.path.join(head, entry))
 
 
 def policy_name(name: str) -> str:

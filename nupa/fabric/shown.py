@@ -9,6 +9,7 @@ from nupa.fabric.counters import count, group_flows
 from nupa.fabric.host import FabricHost
 from nupa.fabric.resources import resources
 from nupa.fabric.tenants.newcomer import newcomers
+from nupa.fabric.wires.entry import entries
 from nupa.memory.region import as_dict, infos
 from nupa.topology.topology import speed_name
 
@@ -69,6 +70,7 @@ def show(fabric: Fabric, segment: Segment, *, lists: bool = True) -> dict[str, A
             for port in ports
         ],
         **(_lists(fabric, segment, processes) if lists else {}),
+        "wires": [wire.as_json() for wire in entries(segment)],
         "regions": [as_dict(fabric, info) for info in infos(fabric)],
         "faults": [entry.as_dict() for entry in fabric.faults()],
     }

@@ -134,6 +134,9 @@ def in_use_by_others(name: str) -> bool:
     """
     try:
         with Fabric.open(name) as fabric:
-            return fabric.leases() > 0 or any(not slot.net_queue for slot in fabric.processes())
+            keepers = {wire.pid for wire in fabric.wires}
+            return fabric.leases() > 0 or any(
+                not slot.net_queue and slot.pid not in keepers for slot in fabric.processes()
+            )
     except NupaError:
         return False

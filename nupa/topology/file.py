@@ -24,6 +24,7 @@ from nupa.topology.topology import (
     Topology,
     TopologyError,
     TrunkConfig,
+    WireConfig,
     speed_name,
 )
 
@@ -97,6 +98,7 @@ def of_table(top: Table, name: str, *, trunks: Sequence[Table] | None = None) ->
     hosts = tuple(host for table in top.tables("host") for host in _hosts(table, link))
     between = top.tables("trunk") if trunks is None else trunks
     links = tuple(_trunk(table, link) for table in between)
+    wires = tuple(_wire(table) for table in top.tables("wire"))
     memory = tuple(device for table in top.tables("memory") for device in _memory(table))
     tenants = tuple(tenants_file.tenant(table) for table in top.tables("tenant"))
     partitions = tuple(tenants_file.partition(table) for table in top.tables("partition"))
@@ -115,7 +117,19 @@ def of_table(top: Table, name: str, *, trunks: Sequence[Table] | None = None) ->
         tenants=tenants,
         partitions=partitions,
         admission=policy,
+        wires=wires,
     )
+
+
+def _wire(table: Table) -> WireConfig:
+    wire = WireConfig(
+        table.text("host", required=True),
+        table.text("address", required=True),
+        table.text("listen"),
+        table.text("medium", "udp"),
+    )
+    table.done()
+    return wire
 
 
 def _memory(table: Table) -> list[MemoryConfig]:

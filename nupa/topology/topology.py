@@ -27,6 +27,8 @@ PORTS_MAX = 1024
 HOPS_MAX = 15
 POOL_BYTES_MAX = 1 << 40
 EXTENTS_MAX = 1 << 20
+WIRES_MAX = 16
+WIRE_MEDIA = ("udp", "raw", "frames")
 EXTENT_BYTES = 64 << 10  # by default: csrc/segment/layout/geometry.c
 # CXL 3.1 8.1.3.8: the granularity of memory behind decoders.
 MEMORY_STEP_BYTES = 256 << 20
@@ -69,6 +71,18 @@ class TrunkConfig(NamedTuple):
     switches: tuple[str, str]
     ports: tuple[int, int] = (0, 0)
     link: LinkConfig = LinkConfig()
+
+
+class WireConfig(NamedTuple):
+    """A host that is reached by RoCE v2 at *address*; listen: our address, empty: by the route.
+
+    medium: "udp", "raw" or "frames".
+    """
+
+    host: str
+    address: str
+    listen: str = ""
+    medium: str = "udp"
 
 
 class LinkEnd(NamedTuple):
@@ -140,7 +154,16 @@ class Topology:
         tenants: tuple[TenantConfig, ...] = (),
         partitions: tuple[PartitionConfig, ...] = (),
         admission: Admission | None = None,
+        wires: tuple[WireConfig, ...] = (),
     ) -> None:
+        # A wire may name a host, or make one on the first switch.
+        known = {host.name for host in hosts}
+        hosts += tuple(
+            HostConfig(name, switches[0].name if switches else "")
+            for name in dict.fromkeys(wire.host for wire in wires)
+            if name not in known
+        )
+        self.wires = wires
         self.name = name
         self.memory = memory
         self.switches = switches
@@ -164,6 +187,8 @@ class Topology:
                 "coherence matters only in memory that machines share: give segment_bytes, too"
             )
         _check_memory(memory)
+        if wires:
+            self._check_wires()
         if not 1 <= len(hosts) <= HOSTS_MAX:
             raise TopologyError(f"there are {len(hosts)} hosts: a fabric has 1 to {HOSTS_MAX}")
         check_names("host", (host.name for host in hosts))
@@ -184,6 +209,57 @@ class Topology:
         """Whether the fabric needs more than its segment: tenants, partitions, free places."""
         absent = any(host.state != "ready" for host in self.hosts)
         return bool(absent or self.tenants or self.partitions or self.admission)
+
+    def with_wires(self, wires: tuple[WireConfig, ...]) -> Topology:
+        """Returns the same with further wires; the first switch gets a port for each new host."""
+        known = {host.name for host in self.hosts}
+        new = len({wire.host for wire in wires} - known)
+        first, *rest = self.switches
+        return Topology(
+            self.name,
+            (first._replace(ports=first.ports + new), *rest),
+            self.hosts,
+            self.trunks,
+            self.link_layer,
+            self.segment,
+            self.memory,
+            self.tenants,
+            self.partitions,
+            self.admission,
+            self.wires + wires,
+        )
+
+    def _check_wires(self) -> None:
+        import ipaddress
+
+        if self.link_layer != "ethernet":
+            raise TopologyError("wires speak RoCE: set link_layer to ethernet")
+        if self.segment.coherence != "hardware":
+            raise TopologyError("wires need memory that is coherent: set coherence to hardware")
+        if len(self.wires) > WIRES_MAX:
+            raise TopologyError(
+                f"there are {len(self.wires)} wires: a fabric has at most {WIRES_MAX}"
+            )
+        hosts: dict[str, str] = {}
+        for wire in self.wires:
+            for key, address in (("address", wire.address), ("listen", wire.listen)):
+                try:
+                    ipaddress.ip_address(address or "::1")
+                except ValueError:
+                    raise TopologyError(
+                        f"the wire of {wire.host}: `{key}` is {address!r}: give an IPv4 or IPv6 "
+                        f"address"
+                    ) from None
+            if wire.host in hosts:
+                raise TopologyError(f"two wires are for {wire.host}: a host has one")
+            if wire.address in hosts.values():
+                raise TopologyError(f"two wires lead to {wire.address}: each needs its own")
+            if wire.medium not in WIRE_MEDIA:
+                raise TopologyError(
+                    f"the wire of {wire.host}: there is no medium {wire.medium!r}: choose one of "
+                    f"{', '.join(WIRE_MEDIA)}"
+                )
+            hosts[wire.host] = wire.address
 
     def _check_control(self) -> None:
         if not self.declares:

@@ -222,6 +222,8 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 	const uint32_t closed = engine->epoch | NUPA_CONTACT_CLOSED;
 
 	engine->contact_epoch_seen = nupa_load_acquire(&engine->slot->contact_epoch);
+	if (unlikely(engine->keeps_wire))
+		return;
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
 		struct nupa_channel *channel = engine->channels[peer];
 		uint64_t claim = nupa_load_acquire(&engine->fabric->slots[peer].claim);

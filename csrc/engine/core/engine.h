@@ -72,6 +72,7 @@ struct nupa_engine {
 	bool looks;       /* SOFTWARE: no notices of changes arrive; it looks (look.c) */
 	bool fenced;      /* MACHINES: others declared us dead; the slot is not ours any more */
 	bool apart;       /* nupa_engine_attach made it */
+	bool keeps_wire;  /* of a keeper (csrc/wire): processes read what they write for its slot */
 	bool forked;      /* a copy in a child process: nothing of it reaches the fabric */
 	bool fault_duty;  /* something is due because of faults: nupa_fault_run */
 	bool poisoned;    /* the message that is being handled is */

@@ -189,28 +189,12 @@ static void store(struct nupa_wire_entry *entry, const struct nupa_wire_info *wi
 	nupa_store_release(&entry->host, wire->host + 1);
 }
 
-int nupa_wire_add(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, char *why,
-		  size_t why_bytes)
+static int check_room(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, char *why,
+		      size_t why_bytes)
 {
-	struct nupa_wire_entry *entry;
-	int error = nupa_fabric_may_command(fabric, "wires", why, why_bytes);
-
-	if (!error)
-		error = check_host(fabric, wire, why, why_bytes);
-	if (error)
-		return error;
-	clear_dead(fabric, wire, false);
-	if (nupa_wire_of_host(fabric, wire->host) >= 0)
-		return nupa_explain(-EEXIST, why, why_bytes,
-				    "host %s is a wire already: `nupa wire remove %s` ends it",
-				    fabric->hosts[wire->host].name, fabric->hosts[wire->host].name);
-	error = check_values(fabric, wire, why, why_bytes);
-	if (error)
-		return error;
 	if (!find_free(fabric) || !has_gid(fabric, wire->local))
 		clear_dead(fabric, wire, true);
-	entry = find_free(fabric);
-	if (!entry)
+	if (!find_free(fabric))
 		return nupa_explain(-ENOSPC, why, why_bytes,
 				    "fabric %s has %u wires, as many as it can: remove one",
 				    nupa_fabric_name(fabric), NUPA_WIRES_MAX);
@@ -219,6 +203,39 @@ int nupa_wire_add(struct nupa_fabric *fabric, const struct nupa_wire_info *wire,
 				    "wires of fabric %s have %u local addresses, as many as it "
 				    "can: choose one of them with --listen",
 				    nupa_fabric_name(fabric), NUPA_WIRE_LOCALS_MAX);
+	return 0;
+}
+
+int nupa_wire_check(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, char *why,
+		    size_t why_bytes)
+{
+	int error = nupa_fabric_may_command(fabric, "wires", why, why_bytes);
+
+	if (!error && wire->host < fabric->geometry.n_hosts) {
+		clear_dead(fabric, wire, false);
+		if (nupa_wire_of_host(fabric, wire->host) >= 0)
+			return nupa_explain(-EEXIST, why, why_bytes,
+					    "host %s is a wire already: `nupa wire remove %s` ends "
+					    "it",
+					    fabric->hosts[wire->host].name,
+					    fabric->hosts[wire->host].name);
+	}
+	if (!error)
+		error = check_host(fabric, wire, why, why_bytes);
+	if (!error)
+		error = check_values(fabric, wire, why, why_bytes);
+	return error ? error : check_room(fabric, wire, why, why_bytes);
+}
+
+int nupa_wire_add(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, char *why,
+		  size_t why_bytes)
+{
+	struct nupa_wire_entry *entry;
+	const int error = nupa_wire_check(fabric, wire, why, why_bytes);
+
+	if (error)
+		return error;
+	entry = find_free(fabric);
 	store(entry, wire);
 	nupa_fabric_announce(fabric);
 	return (int)(entry - fabric->sb->wires);

@@ -51,6 +51,10 @@ def tables(
         table(host_head, hosts),
         table(["PORT", "PEER", "STATE", "NOMINAL LINK", *columns], ports),
     ]
+    if shown["wires"]:
+        from nupa.cli.wire.tables import wire_table
+
+        parts.append(wire_table(shown["wires"]))
     if shown["faults"]:
         parts.append(_fault_line(shown["faults"]))
     if shown["machines"]:

@@ -49,6 +49,7 @@ LAYERS = (
     "netdev",
     "wire/frames",
     "trunk",
+    "wire",
     "capture/expand",
     "capture",
     "mad",
