@@ -138,6 +138,7 @@ struct cm_sent {
 	uint8_t reason;
 	bool has_wire;
 	uint8_t tries; /* repetitions left */
+	uint8_t early; /* of these, before the time that the peer has */
 	uint32_t owed; /* messages of the id in cm->owed */
 	uint64_t tail; /* of its ring, behind the message */
 	bool extended; /* by an MRA, since it was sent */
@@ -223,7 +224,7 @@ struct nupa_cm {
 	bool machine;        /* cm_machine_asked() */
 	bool explained;      /* a refusal */
 	struct nupa_list ids, listeners;
-	struct nupa_list waiting;  /* for an answer, all equally long */
+	struct nupa_list waiting;  /* for an answer, by deadline */
 	struct nupa_list extended; /* likewise, after an MRA; and remnants */
 	struct nupa_list timewait; /* likewise */
 	struct nupa_list left;     /* remnants, oldest first */

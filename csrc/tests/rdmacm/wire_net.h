@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Two fabrics with a wire between them, in this process.  A thread is the network and both keepers:
- * it steers each datagram of QP 1 as keepers do, unless the test takes it away. */
+ * it steers each datagram of QP 1 as keepers do, unless the test takes it away.  Time stands still:
+ * timers expire by cm_pass alone. */
 #ifndef NUPA_TESTS_WIRE_NET_H
 #define NUPA_TESTS_WIRE_NET_H
 
