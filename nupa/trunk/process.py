@@ -7,9 +7,9 @@ usage: python -m nupa.trunk.process --folder NUPA_DIR --fabric NAME --segment PA
 It carries messages between this machine's part of the fabric and the others', in C.  A signal ends
 it, and so does the loss of its segment.
 
-It tells the parent "ready", or "error" and why, and continues when the parent answers with a byte.
-If the parent is gone instead, it exits.  With --attached it also ends when the parent is gone
-later, and takes this machine's part away.
+It tells the parent "ready" and the engine, or "error" and why, and continues when the parent
+answers with a byte.  If the parent is gone instead, it exits.  With --attached it also ends when
+the parent is gone later, and takes this machine's part away.
 
 Exit code: 0: a signal, or the segment is gone; 1: it could not begin, or failed.  Messages go to
 stderr, which is the log.
@@ -114,7 +114,7 @@ def _trunk(args: argparse.Namespace, wake: int, parent: socket.socket) -> tuple[
             _check_libraries()
             say(f"{args.machine} listens at {places[own][0]} port {places[own][1]}: {trunk.engine}")
             runner.start()
-            parent.sendall(b"ready")
+            parent.sendall(f"ready {trunk.engine}".encode())
             if not _told_to_go_on(parent, wake):
                 return EXIT_FAILED, False
             return _serve(args, runner, wake, parent)

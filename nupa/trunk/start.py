@@ -72,8 +72,9 @@ class StartedTrunk:
         # The pid of a zombie, or of no process: wait() will say why.
         self.process = of_pid(pid) or Process(pid, 1)
 
-    def wait(self) -> None:
-        """Waits until it listens.  FabricError says why it does not."""
+    def wait(self) -> str:
+        """Waits until it listens; returns UCX's version and path.  FabricError says why it does
+        not."""
         self._ours.settimeout(_READY_S)
         try:
             answer = self._ours.recv(_ANSWER_BYTES_MAX).decode(errors="replace")
@@ -81,9 +82,11 @@ class StartedTrunk:
             answer = f"error it is not ready after {_READY_S:g} s"
         except ConnectionResetError:
             answer = ""
-        if answer != "ready":
-            why = answer.removeprefix("error ") or state.last_log_line(self._fabric) or "it ended"
+        said, _, rest = answer.partition(" ")
+        if said != "ready":
+            why = rest or state.last_log_line(self._fabric) or "it ended"
             raise FabricError(f"no trunk for the fabric {self._fabric!r}: {why}")
+        return rest
 
     def go(self) -> None:
         """Lets it outlive this process, unless it is attached."""

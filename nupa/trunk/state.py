@@ -30,7 +30,8 @@ SUFFIX = ".trunk"
 
 class PartState(NamedTuple):
     """This machine's part.  generation: of the fabric; session: what it was made of, see
-    Cluster.generation().  machine: this one's name.  made_by: "ssh", "hand" or "srun"."""
+    Cluster.generation().  machine: this one's name.  made_by: "ssh", "hand" or "srun".
+    engine: UCX's version and path."""
 
     fabric: str
     path: str
@@ -39,6 +40,7 @@ class PartState(NamedTuple):
     machine: str
     machines: tuple[Machine, ...]
     made_by: str
+    engine: str
     process: Process
 
     def own(self) -> Machine:

@@ -58,7 +58,7 @@ def up(
             with signals_held():
                 trunk = StartedTrunk(fabric, cluster, machine, attached=attached)
                 undo.callback(trunk.close)
-            trunk.wait()
+            engine = trunk.wait()
             after = PartState(
                 name,
                 os.path.abspath(fabric.path),  # noqa: PTH100
@@ -67,6 +67,7 @@ def up(
                 machine.name,
                 cluster.machines,
                 made_by,
+                engine,
                 trunk.process,
             )
             with signals_held():

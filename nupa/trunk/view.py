@@ -36,6 +36,7 @@ def part(name: str) -> dict[str, Any]:
         "generation": up.generation,
         "made_by": up.made_by,
         "trunk": "up" if alive and infos else "dead",
+        "engine": up.engine,
         "pid": up.process.pid,
         "log": state.last_log_line(name),
         "machines": [
