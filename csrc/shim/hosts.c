@@ -12,6 +12,7 @@
 #include "base/atomics.h"
 #include "base/hint.h"
 #include "segment/gid.h"
+#include "segment/wire.h"
 
 #include <errno.h>
 #include <net/if.h>
@@ -30,6 +31,21 @@ static struct {
 	struct nupa_shim_net net;
 } self;
 
+static uint32_t mapped_in(const uint8_t ipv6[16]);
+
+/* A host that is a wire has the address of its machine. */
+static void copy_wire(const struct nupa_fabric *fabric, uint32_t i, struct nupa_shim_host *host)
+{
+	const int wire = nupa_wire_of_host(fabric, i);
+	const struct nupa_wire_entry *entry =
+	    wire < 0 ? NULL : nupa_wire_at(fabric, (uint32_t)wire);
+
+	if (!entry || !nupa_wire_remote(entry, host->far_ipv6))
+		return;
+	host->wired = true;
+	host->far_ipv4 = mapped_in(host->far_ipv6);
+}
+
 static void copy_hosts(const struct nupa_fabric *fabric)
 {
 	union ibv_gid gid;
@@ -42,6 +58,7 @@ static void copy_hosts(const struct nupa_fabric *fabric)
 		host->ipv4 = fabric->hosts[i].ipv4;
 		nupa_host_gid(fabric, i, NUPA_GID_IPV6, &gid);
 		memcpy(host->ipv6, gid.raw, sizeof(host->ipv6));
+		copy_wire(fabric, i, host);
 	}
 }
 
@@ -162,6 +179,22 @@ uint32_t nupa_shim_alias(const struct nupa_shim_net *net, uint32_t host, bool ip
 	return (ipv6 ? ALIASES_IPV6 : ALIASES) | (net->hosts[host].ipv4 & ~SUBNET_MASK);
 }
 
+/* The machine of a wire in place of a host's address; none of that family: no host is meant. */
+static void lead_far(const struct nupa_shim_net *net, struct nupa_shim_target *to)
+{
+	const struct nupa_shim_host *host = to->host >= 0 ? &net->hosts[to->host] : NULL;
+
+	if (!host || !host->wired)
+		return;
+	to->wired = true;
+	if (to->alias.ss_family == AF_INET && host->far_ipv4)
+		((struct sockaddr_in *)(void *)&to->alias)->sin_addr.s_addr = htonl(host->far_ipv4);
+	else if (to->alias.ss_family == AF_INET6 && to->ipv6 == !host->far_ipv4)
+		memcpy(ipv6_of((struct sockaddr *)&to->alias), host->far_ipv6, 16);
+	else
+		to->host = -1;
+}
+
 bool nupa_shim_target(const struct sockaddr *addr, socklen_t bytes, struct nupa_shim_target *to)
 {
 	const struct nupa_shim_net *net = nupa_shim_net();
@@ -179,6 +212,7 @@ bool nupa_shim_target(const struct sockaddr *addr, socklen_t bytes, struct nupa_
 		if (to->host >= 0)
 			alias->sin_addr.s_addr =
 			    htonl(nupa_shim_alias(net, (uint32_t)to->host, false));
+		lead_far(net, to);
 		return true;
 	}
 	uint8_t *ipv6 = ipv6_of((struct sockaddr *)&to->alias);
@@ -188,6 +222,7 @@ bool nupa_shim_target(const struct sockaddr *addr, socklen_t bytes, struct nupa_
 	to->host = to->ipv6 ? host_of_ipv6(net, ipv6) : host_of_ipv4(net, mapped_in(ipv6));
 	if (to->host >= 0)
 		map(ipv6, nupa_shim_alias(net, (uint32_t)to->host, to->ipv6));
+	lead_far(net, to);
 	return true;
 }
 

@@ -16,8 +16,11 @@
 static const char *address_of(const struct nupa_shim_host *host, int family,
 			      char text[INET6_ADDRSTRLEN])
 {
-	const uint32_t be = htonl(host->ipv4);
+	const uint32_t be = htonl(host->far_ipv4 ? host->far_ipv4 : host->ipv4);
 
+	/* The machine of a wire has one address; a resolver refuses it in another family. */
+	if (host->wired && (family == AF_INET6 || !host->far_ipv4))
+		return inet_ntop(AF_INET6, host->far_ipv6, text, INET6_ADDRSTRLEN);
 	return family == AF_INET6 ? inet_ntop(AF_INET6, host->ipv6, text, INET6_ADDRSTRLEN)
 				  : inet_ntop(AF_INET, &be, text, INET6_ADDRSTRLEN);
 }

@@ -120,6 +120,9 @@ struct nupa_shim_host {
 	char name[NUPA_NAME_BYTES + 1];
 	uint32_t ipv4; /* host byte order */
 	uint8_t ipv6[16];
+	bool wired;        /* it is another machine, at one of the following addresses */
+	uint32_t far_ipv4; /* 0: that is IPv6 */
+	uint8_t far_ipv6[16];
 };
 struct nupa_shim_net {
 	uint32_t n_hosts;
@@ -138,6 +141,7 @@ struct nupa_shim_target {
 	int host;
 	uint16_t port;
 	bool ipv6;                     /* the host's IPv6 address */
+	bool wired;                    /* `alias` is the address of another machine */
 	struct sockaddr_storage alias; /* of the same family and port */
 	socklen_t bytes;
 };

@@ -68,6 +68,7 @@ static const char *say(const struct sockaddr *addr, char text[INET6_ADDRSTRLEN])
 enum way {
 	AS_IT_IS, /* the kernel gets the address */
 	ALIASED,  /* the kernel gets the alias */
+	FAR,      /* the kernel gets the address of the machine at the other end of a wire */
 	REFUSED,  /* errno says why */
 };
 
@@ -80,7 +81,7 @@ static enum way way_to(int fd, const struct sockaddr *addr, socklen_t bytes,
 	if (!nupa_shim_target(addr, bytes, to) || !is_internet_socket(fd))
 		return AS_IT_IS;
 	if (to->host >= 0)
-		return ALIASED;
+		return to->wired ? FAR : ALIASED;
 	if (is_on_link(addr, bytes))
 		return AS_IT_IS;
 	nupa_hint(
@@ -159,6 +160,8 @@ NUPA_SHIM_WRAPPER int connect(int fd, const struct sockaddr *addr, socklen_t byt
 	way = way_to(fd, addr, bytes, &to);
 	if (way == AS_IT_IS)
 		return next(fd, addr, bytes);
+	if (way == FAR)
+		return next(fd, (struct sockaddr *)&to.alias, to.bytes);
 	if (way == REFUSED || !is_heard(fd, &to))
 		return -1;
 	if (!bind_own(fd, &to)) {
@@ -233,12 +236,12 @@ NUPA_SHIM_WRAPPER ssize_t sendmsg(int fd, const struct msghdr *message, int flag
 			     1))
 		return next(fd, message, flags);
 	way = way_to(fd, message->msg_name, message->msg_namelen, &to);
-	if (way != ALIASED)
+	if (way == REFUSED || way == AS_IT_IS)
 		return way == REFUSED ? -1 : next(fd, message, flags);
 	aliased = *message;
 	aliased.msg_name = &to.alias;
 	aliased.msg_namelen = to.bytes;
-	if (!aliased.msg_controllen && option_of(fd, SO_TYPE) == SOCK_DGRAM)
+	if (way == ALIASED && !aliased.msg_controllen && option_of(fd, SO_TYPE) == SOCK_DGRAM)
 		set_source(&aliased, &control, &to);
 	return next(fd, &aliased, flags);
 }

@@ -308,6 +308,7 @@ int nupa_keeper_add(struct nupa_keeper *keeper, uint32_t host, const uint8_t rem
 	memcpy(wire->remote, remote, 16);
 	memcpy(wire->path, path, strlen(path));
 	nupa_keeper_address(remote, NUPA_WIRE_UDP_PORT, &wire->to);
+	nupa_fabric_reap(keeper->fabric); /* a dead keeper may be on the host */
 	error = open_wire(wire, medium, guest, why, why_bytes);
 	if (error) {
 		free_wire(keeper, wire);

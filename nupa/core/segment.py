@@ -312,7 +312,8 @@ class Segment:
 
     def is_ready(self, host: int) -> bool:
         """Tells whether a new process may attach to a host."""
-        return bool(lib.nupa_host_state_of(self.handle, host) == lib.NUPA_HOST_READY)
+        why = ffi.new("char[]", WHY_BYTES)
+        return bool(lib.nupa_host_admits(self.handle, host, why, WHY_BYTES) == 0)
 
     def check_ready(self, host: int) -> None:
         """Raises LocalError (EHOSTDOWN) for a host to which no process may attach."""

@@ -14,6 +14,7 @@
 #include "segment/control/pkey.h"
 #include "segment/control/quota.h"
 #include "segment/layout/geometry.h"
+#include "segment/wire.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -49,7 +50,8 @@ uint32_t nupa_quietest_host(const struct nupa_fabric *fabric)
 	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
 		uint32_t n = attachments_of_host(fabric, host);
 
-		if (n < best_n && nupa_host_state_of(fabric, host) == NUPA_HOST_READY) {
+		if (n < best_n && nupa_host_state_of(fabric, host) == NUPA_HOST_READY &&
+		    nupa_wire_of_host(fabric, host) < 0) {
 			best = host;
 			best_n = n;
 		}

@@ -2,6 +2,7 @@
  * Queue pairs: moved through their states, and queried. */
 #include "engine/qp/pkey.h"
 #include "engine/qp/verbs.h"
+#include "segment/wire.h"
 
 #include <errno.h>
 
@@ -81,6 +82,22 @@ static int check_alternate(struct nupa_qp *qp, const struct ibv_qp_attr *attr, i
 	return 0;
 }
 
+/* The other end of a wire cuts packets by the same path MTU, so it is not for us to choose less. */
+static int check_wire_mtu(const struct nupa_fabric *fabric, uint32_t host, enum ibv_mtu mtu)
+{
+	const int wire = nupa_wire_of_host(fabric, host);
+	const struct nupa_wire_entry *entry =
+	    wire < 0 ? NULL : nupa_wire_at(fabric, (uint32_t)wire);
+
+	if (!entry || 128u << mtu <= nupa_wire_mtu_bytes(entry))
+		return 0;
+	nupa_hint("a path MTU of %u bytes is asked for, and the network to %s carries %u: set both "
+		  "ends to that (perftest: -m %u)",
+		  128u << mtu, fabric->hosts[host].name, nupa_wire_mtu_bytes(entry),
+		  nupa_wire_mtu_bytes(entry));
+	return EINVAL;
+}
+
 static int check_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	uint32_t host = qp->dest_host;
@@ -104,7 +121,10 @@ static int check_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 		if (error)
 			return error;
 	}
-	error = check_alternate(qp, attr, mask, host);
+	error =
+	    mask & IBV_QP_PATH_MTU ? check_wire_mtu(qp->engine->fabric, host, attr->path_mtu) : 0;
+	if (!error)
+		error = check_alternate(qp, attr, mask, host);
 	if (!error)
 		qp->dest_host = host;
 	return error;

@@ -8,6 +8,7 @@
 #include "segment/control/control_internal.h"
 #include "segment/control/event.h"
 #include "segment/slot/slot.h"
+#include "segment/wire.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -42,6 +43,11 @@ int nupa_host_admits(const struct nupa_fabric *fabric, uint32_t host, char *why,
 	const char *name = fabric->hosts[host].name;
 	char remedy[192];
 
+	if (nupa_wire_of_host(fabric, host) >= 0)
+		return nupa_explain(-EHOSTDOWN, why, why_bytes,
+				    "host %s of fabric %s is a wire, whose programs run on the "
+				    "machine at its other end: choose another host",
+				    name, nupa_fabric_name(fabric));
 	if (state == NUPA_HOST_READY)
 		return 0;
 	nupa_explain(0, remedy, sizeof(remedy), says[state], name);
