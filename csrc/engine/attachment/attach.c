@@ -179,6 +179,7 @@ static const struct nupa_engine_ops ops = {
 	.fail = nupa_channel_fail,
 	.net_runs = nupa_net_runs,
 	.wires_flush = nupa_wires_flush,
+	.wires_posted = nupa_wires_posted,
 	.wires_wake = nupa_wires_wake,
 	.meet_wires = nupa_wires_meet,
 	.send_mad = nupa_wire_send_mad,

@@ -41,9 +41,10 @@ struct nupa_engine_ops {
 	void (*opened)(struct nupa_engine *engine, struct nupa_channel *channel);
 	/* Ends a channel whose peer is dead, has left, or wrote nonsense. */
 	void (*fail)(struct nupa_engine *engine, struct nupa_channel *channel);
-	/* Sends what lies in rings to wires; the program does not poll any more; opens the ports
-	 * of all wires, now and when there are more. */
+	/* Sends what lies in rings to wires; the same if it is time to, after a post; the program
+	 * does not poll any more; opens the ports of all wires, now and when there are more. */
 	void (*wires_flush)(struct nupa_engine *engine);
+	void (*wires_posted)(struct nupa_engine *engine, struct nupa_qp *qp);
 	void (*wires_wake)(struct nupa_engine *engine);
 	void (*meet_wires)(struct nupa_engine *engine);
 	/* Sends a datagram of 256 bytes from QP 1 to the host of a wire, by its index; one that

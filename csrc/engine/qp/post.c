@@ -192,7 +192,7 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 	if (unlikely(engine->recorder))
 		nupa_record_posted(qp, begun_ticks, list, wr);
 	if (unlikely(engine->wire_dirty))
-		engine->ops->wires_flush(engine);
+		engine->ops->wires_posted(engine, qp);
 	nupa_engine_unlock(engine);
 	return error;
 }

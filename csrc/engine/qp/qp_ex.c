@@ -119,7 +119,7 @@ static int wr_complete(struct ibv_qp_ex *ibv)
 				  error ? builder->first : builder->next);
 	builder->building = false;
 	if (unlikely(qp->engine->wire_dirty))
-		qp->engine->ops->wires_flush(qp->engine);
+		qp->engine->ops->wires_posted(qp->engine, qp);
 	nupa_engine_unlock(qp->engine);
 	return error;
 }

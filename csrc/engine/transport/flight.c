@@ -50,6 +50,13 @@ bool nupa_flight_was_sent(struct nupa_qp *qp, uint32_t *psn)
 	return true;
 }
 
+uint32_t nupa_flight_packets(struct nupa_qp *qp)
+{
+	const int32_t n = nupa_psn_diff(qp->next_psn, window_of(qp)->unacked_psn);
+
+	return n > 0 ? (uint32_t)n : 0;
+}
+
 bool nupa_flight_open(struct nupa_qp *qp)
 {
 	const struct nupa_qp_faults *w = window_of(qp);

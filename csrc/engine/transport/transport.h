@@ -148,6 +148,7 @@ bool nupa_flight_open(struct nupa_qp *qp);
 /* All up to psn is acknowledged; something got lost; a connection begins. */
 void nupa_flight_acked(struct nupa_qp *qp, uint32_t psn);
 void nupa_flight_lost(struct nupa_qp *qp, bool all);
+uint32_t nupa_flight_packets(struct nupa_qp *qp);
 void nupa_flight_reset(struct nupa_qp *qp);
 /* Requests go again: next_psn is about to be set back. */
 void nupa_flight_rewind(struct nupa_qp *qp);

@@ -7,6 +7,7 @@
 #include "engine/wire/wire_internal.h"
 
 #include <errno.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,6 +18,8 @@
 #include <unistd.h>
 
 #define KEEPER_PATIENCE_S 2
+#define HELD_PACKETS 16u
+#define RECEIVE_BYTES (4 << 20)
 #define SUPERVISE_NS 1000000 /* how soon the thread sees that the program polls no more */
 
 /* --- the thread ---------------------------------------------------------------------- */
@@ -137,6 +140,21 @@ static int join(struct nupa_wire *wire)
 	return take_welcome(wire);
 }
 
+/* Room for what comes, and several packets in one call. */
+static void set_options(struct nupa_wire *wire)
+{
+	const char *segments = getenv("NUPA_WIRE_SEGMENTS");
+	const int on = 1, room = RECEIVE_BYTES;
+
+	if (wire->frames)
+		return;
+	if (setsockopt(wire->udp, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)))
+		(void)setsockopt(wire->udp, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	nupa_wire_say_capable(wire->udp, wire->ipv4);
+	(void)setsockopt(wire->udp, SOL_UDP, UDP_GRO, &on, sizeof(on));
+	wire->segments = !segments || strcmp(segments, "0") != 0;
+}
+
 static void set_addresses(struct nupa_wire *wire)
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
@@ -194,14 +212,14 @@ static struct nupa_wire *make_wire(struct nupa_engine *engine, struct nupa_chann
 	wire->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	nupa_rx_init(&wire->rx, channel->tx.header, sb->ring_lines, sb->dma_bytes, engine->epoch);
 	set_addresses(wire);
-	for (uint32_t i = 0; i < NUPA_WIRE_BATCH; i++) {
+	for (uint32_t i = 0; i < NUPA_WIRE_INS; i++) {
 		struct nupa_wire_in *in = &wire->ins[i];
 
 		in->piece = (struct iovec){ in->bytes, sizeof(in->bytes) };
 		wire->in_headers[i].msg_hdr = (struct msghdr){ .msg_name = &in->from,
+							       .msg_control = &in->control,
 							       .msg_iov = &in->piece,
-							       .msg_iovlen = 1,
-							       .msg_control = &in->control };
+							       .msg_iovlen = 1 };
 	}
 	return wire;
 }
@@ -238,10 +256,10 @@ void nupa_wire_opened(struct nupa_engine *engine, struct nupa_channel *channel)
 	if (!wire)
 		return; /* what is sent gets lost, and its sender is told by its timer */
 	error = wire->wake < 0 ? -errno : join(wire);
-	if (!error && wire->udp >= 0)
-		nupa_wire_say_capable(wire->udp, wire->ipv4);
-	if (!error)
+	if (!error) {
+		set_options(wire);
 		error = start_thread(wire);
+	}
 	if (error) {
 		nupa_hint("host %s is a wire, whose keeper at %.107s does not let this process "
 			  "send (%s): see `nupa show`",
@@ -322,6 +340,21 @@ void nupa_wires_flush(struct nupa_engine *engine)
 		nupa_wire_flush(wire);
 	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
 		engine->wire_dirty |= wire->blocked; /* again, with the next turn */
+}
+
+/* Little by little only where nothing is on its way: else with the next poll, or when it is worth
+ * it.  A program that stops polling is noticed by the port thread, which sends the rest. */
+void nupa_wires_posted(struct nupa_engine *engine, struct nupa_qp *qp)
+{
+	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next) {
+		const uint64_t n = wire->channel ? wire->channel->tx.tail - wire->rx.head : 0;
+
+		if (n && (n >= HELD_PACKETS || !nupa_load_relaxed(&engine->app_drives) ||
+			  qp->type != IBV_QPT_RC || nupa_flight_packets(qp) <= n)) {
+			nupa_wires_flush(engine);
+			return;
+		}
+	}
 }
 
 uint32_t nupa_wires_run(struct nupa_engine *engine)

@@ -4,6 +4,8 @@
 #include "engine/cm/wire/mad.h"
 #include "engine/wire/wire_internal.h"
 
+#include <netinet/udp.h>
+
 /* IBTA A17.9.3: only what the other end of the wire sends. */
 static bool is_from_there(const struct nupa_wire *wire, const struct nupa_wire_in *in)
 {
@@ -50,39 +52,69 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 	}
 }
 
+/* How long the packets are of which the kernel has made one datagram; the last one may be shorter.
+ */
+static uint32_t segment_bytes(struct msghdr *header, uint32_t bytes)
+{
+	int segment = 0;
+
+	for (struct cmsghdr *at = CMSG_FIRSTHDR(header); at; at = CMSG_NXTHDR(header, at))
+		if (at->cmsg_level == SOL_UDP && at->cmsg_type == UDP_GRO &&
+		    at->cmsg_len == CMSG_LEN(sizeof(segment)))
+			memcpy(&segment, CMSG_DATA(at), sizeof(segment));
+	return segment > 0 && (uint32_t)segment < bytes ? (uint32_t)segment : bytes;
+}
+
+/* Returns how many packets it was. */
+static uint32_t take_datagram(struct nupa_wire *wire, uint32_t index)
+{
+	const struct nupa_wire_in *in = &wire->ins[index];
+	struct msghdr *header = &wire->in_headers[index].msg_hdr;
+	const uint32_t bytes = wire->in_headers[index].msg_len;
+	const uint32_t segment = segment_bytes(header, bytes);
+	struct nupa_roce_path path = wire->in;
+	uint32_t n = 0;
+
+	if (!is_from_there(wire, in)) {
+		__atomic_fetch_add(&wire->entry->foreign, 1, __ATOMIC_RELAXED);
+		return 1;
+	}
+	path.tos = nupa_wire_tos(header);
+	path.src_port = ntohs(wire->ipv4 ? in->from.v4.sin_port : in->from.v6.sin6_port);
+	if (!bytes || header->msg_flags & MSG_TRUNC) {
+		__atomic_fetch_add(&wire->entry->malformed, 1, __ATOMIC_RELAXED);
+		return 1;
+	}
+	for (uint32_t at = 0; at < bytes && wire->channel; at += segment, n++)
+		judge(wire, &path, false, false, in->bytes + at,
+		      segment < bytes - at ? segment : bytes - at);
+	return n;
+}
+
 uint32_t nupa_wire_receive(struct nupa_wire *wire)
 {
 	uint64_t bytes = 0;
+	uint32_t packets = 0;
 	int n;
 
 	if (wire->udp < 0)
 		return 0;
-	for (uint32_t i = 0; i < NUPA_WIRE_BATCH; i++) {
-		wire->in_headers[i].msg_hdr.msg_namelen = sizeof(wire->ins[i].from);
-		wire->in_headers[i].msg_hdr.msg_controllen = sizeof(wire->ins[i].control);
+	for (uint32_t i = 0; i < NUPA_WIRE_INS; i++) {
+		struct msghdr *header = &wire->in_headers[i].msg_hdr;
+
+		header->msg_namelen = sizeof(wire->ins[i].from);
+		header->msg_controllen = sizeof(wire->ins[i].control);
 	}
-	n = recvmmsg(wire->udp, wire->in_headers, NUPA_WIRE_BATCH, MSG_DONTWAIT, NULL);
+	n = recvmmsg(wire->udp, wire->in_headers, NUPA_WIRE_INS, MSG_DONTWAIT, NULL);
 	if (n <= 0)
 		return 0;
 	for (int i = 0; i < n; i++) {
-		const struct nupa_wire_in *in = &wire->ins[i];
-		struct nupa_roce_path path = wire->in;
-
 		bytes += wire->in_headers[i].msg_len;
-		if (!is_from_there(wire, in)) {
-			__atomic_fetch_add(&wire->entry->foreign, 1, __ATOMIC_RELAXED);
-			continue;
-		}
-		path.tos = nupa_wire_tos(&wire->in_headers[i].msg_hdr);
-		path.src_port = ntohs(wire->ipv4 ? in->from.v4.sin_port : in->from.v6.sin6_port);
-		if (wire->in_headers[i].msg_hdr.msg_flags & MSG_TRUNC)
-			__atomic_fetch_add(&wire->entry->malformed, 1, __ATOMIC_RELAXED);
-		else
-			judge(wire, &path, false, false, in->bytes, wire->in_headers[i].msg_len);
+		packets += take_datagram(wire, (uint32_t)i);
 	}
-	__atomic_fetch_add(&wire->entry->received_packets, (uint64_t)n, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&wire->entry->received_packets, packets, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&wire->entry->received_bytes, bytes, __ATOMIC_RELAXED);
-	return (uint32_t)n;
+	return packets;
 }
 
 uint32_t nupa_wire_receive_kept(struct nupa_wire *wire)
@@ -93,7 +125,7 @@ uint32_t nupa_wire_receive_kept(struct nupa_wire *wire)
 	} came;
 	uint32_t taken = 0;
 
-	while (taken < NUPA_WIRE_BATCH) {
+	while (taken < NUPA_WIRE_BATCH && wire->channel) {
 		const ssize_t n = recv(wire->keeper, &came, sizeof(came), MSG_DONTWAIT);
 		struct nupa_roce_path path = wire->in;
 

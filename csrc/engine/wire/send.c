@@ -3,34 +3,54 @@
 #include "engine/wire/wire_internal.h"
 
 #include <errno.h>
+#include <netinet/udp.h>
+
+#define GROUP_PACKETS 64u  /* UDP_MAX_SEGMENTS */
+#define GROUP_BYTES 65000u /* an IP packet */
+
+/* Puts the packet that is made next into the group of the one before it, if it goes with it;
+ * returns its identification. */
+static uint16_t join(struct nupa_wire *wire, uint32_t bytes)
+{
+	struct nupa_wire_group *group = &wire->groups[wire->n_groups - 1];
+
+	if (wire->segments && wire->n_groups && group->n < GROUP_PACKETS &&
+	    group->bytes == group->n * group->segment && bytes <= group->segment &&
+	    group->bytes + bytes <= GROUP_BYTES) {
+		group->bytes += bytes;
+		return (uint16_t)group->n++;
+	}
+	group = &wire->groups[wire->n_groups++];
+	group->first = wire->n_out;
+	group->n = 1;
+	group->segment = group->bytes = bytes;
+	return 0;
+}
 
 /* Puts a packet into the batch; its payload stays where it is until the batch is sent. */
 static void add(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
 		const uint8_t *payload)
 {
 	struct nupa_wire_out *out = &wire->outs[wire->n_out];
-	struct mmsghdr *header = &wire->out_headers[wire->n_out++];
+	struct iovec *pieces = &wire->pieces[wire->n_pieces];
+	const uint32_t head_bytes = nupa_roce_write(out->headers, packet);
+	const uint32_t bytes =
+	    head_bytes + packet->payload_bytes + packet->pad_bytes + (uint32_t)sizeof(uint32_t);
+	const uint16_t identification = join(wire, bytes);
 	uint32_t icrc, n = 1;
 
-	out->pieces[0] = (struct iovec){ out->headers, nupa_roce_write(out->headers, packet) };
+	out->first_piece = wire->n_pieces;
+	pieces[0] = (struct iovec){ out->headers, head_bytes };
 	if (packet->payload_bytes)
-		out->pieces[n++] =
-		    (struct iovec){ (void *)(uintptr_t)payload, packet->payload_bytes };
-	out->pieces[n] = (struct iovec){ out->tail, packet->pad_bytes };
+		pieces[n++] = (struct iovec){ (void *)(uintptr_t)payload, packet->payload_bytes };
+	pieces[n] = (struct iovec){ out->tail, packet->pad_bytes };
 	memset(out->tail, 0, sizeof(out->tail));
-	icrc =
-	    htole32(nupa_icrc_of(&wire->icrc_out, wire->out.src_port, 0, out->pieces, (int)n + 1));
+	icrc = htole32(
+	    nupa_icrc_of(&wire->icrc_out, wire->out.src_port, identification, pieces, (int)n + 1));
 	memcpy(out->tail + packet->pad_bytes, &icrc, sizeof(icrc));
-	out->pieces[n++].iov_len += sizeof(icrc);
-	out->bytes = 0;
-	for (uint32_t i = 0; i < n; i++)
-		out->bytes += (uint32_t)out->pieces[i].iov_len;
-	header->msg_hdr = (struct msghdr){
-		.msg_name = &wire->to,
-		.msg_namelen = wire->ipv4 ? sizeof(wire->to.v4) : sizeof(wire->to.v6),
-		.msg_iov = out->pieces,
-		.msg_iovlen = n,
-	};
+	pieces[n++].iov_len += sizeof(icrc);
+	wire->n_pieces += n;
+	wire->n_out++;
 }
 
 /* One message becomes none, one or two packets.  False: the ring is empty. */
@@ -40,37 +60,60 @@ static bool take(struct nupa_wire *wire)
 	struct nupa_roce_packet packet;
 	struct nupa_wire_out *out = &wire->outs[wire->n_out];
 	const uint8_t *beside, *payload;
-	const uint64_t head = rx->head, dma_head = rx->dma_head;
 
 	if (nupa_rx_take(rx, &out->msg, &beside) != NUPA_RX_MESSAGE)
 		return false;
-	out->head = head;
-	out->dma_head = dma_head;
-	if (nupa_wire_acknowledgement(wire, &out->msg, &packet)) {
-		struct nupa_wire_out *next = out + 1;
-
-		next->msg = out->msg;
-		next->head = head;
-		next->dma_head = dma_head;
-		add(wire, &packet, NULL);
-		out = next;
-	}
+	out[0].head = out[1].head = rx->head;
+	out[0].dma_head = out[1].dma_head = rx->dma_head;
 	if (nupa_wire_packet(wire, &out->msg, beside, &packet, &payload))
 		add(wire, &packet, payload);
+	/* Behind it: so the kernel takes both at once. */
+	if (nupa_wire_acknowledgement(wire, &out->msg, &packet))
+		add(wire, &packet, NULL);
 	rx->head++; /* published when the batch is sent: until then the payloads are ours */
 	rx->dma_head += rx->dma_pending;
 	return true;
 }
 
-static void count_sent(struct nupa_wire *wire, uint32_t n)
+static void count_sent(struct nupa_wire *wire, uint32_t groups)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, packets = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		bytes += wire->outs[i].bytes;
+	for (uint32_t i = 0; i < groups; i++) {
+		bytes += wire->groups[i].bytes;
+		packets += wire->groups[i].n;
+	}
 	nupa_wire_measure(wire, bytes);
-	__atomic_fetch_add(&wire->entry->sent_packets, n, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&wire->entry->sent_packets, packets, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&wire->entry->sent_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+static void set_headers(struct nupa_wire *wire)
+{
+	for (uint32_t i = 0; i < wire->n_groups; i++) {
+		struct nupa_wire_group *group = &wire->groups[i];
+		const uint32_t next = group->first + group->n;
+		const uint32_t first = wire->outs[group->first].first_piece;
+		const uint32_t end =
+		    next < wire->n_out ? wire->outs[next].first_piece : wire->n_pieces;
+		struct msghdr *header = &wire->out_headers[i].msg_hdr;
+
+		*header = (struct msghdr){
+			.msg_name = &wire->to,
+			.msg_namelen = wire->ipv4 ? sizeof(wire->to.v4) : sizeof(wire->to.v6),
+			.msg_iov = &wire->pieces[first],
+			.msg_iovlen = end - first,
+		};
+		if (group->n == 1)
+			continue;
+		group->control.header = (struct cmsghdr){ .cmsg_level = SOL_UDP,
+							  .cmsg_type = UDP_SEGMENT,
+							  .cmsg_len = CMSG_LEN(sizeof(uint16_t)) };
+		memcpy(CMSG_DATA(&group->control.header), &(uint16_t){ (uint16_t)group->segment },
+		       sizeof(uint16_t));
+		header->msg_control = &group->control;
+		header->msg_controllen = sizeof(group->control);
+	}
 }
 
 /* By the keeper, which puts them into frames: as sendmmsg. */
@@ -83,14 +126,14 @@ static int send_kept(struct nupa_wire *wire, uint32_t from)
 
 	memcpy(envelope.src, wire->out.src, sizeof(envelope.src));
 	memcpy(envelope.dst, wire->out.dst, sizeof(envelope.dst));
-	for (; n < wire->n_out; n++) {
+	for (; n < wire->n_groups; n++) {
 		const struct msghdr *packet = &wire->out_headers[n].msg_hdr;
 		struct iovec pieces[NUPA_WIRE_PIECES + 1] = { { &envelope, sizeof(envelope) } };
 		const struct msghdr msg = { .msg_iov = pieces,
 					    .msg_iovlen = packet->msg_iovlen + 1 };
 
 		memcpy(pieces + 1, packet->msg_iov, packet->msg_iovlen * sizeof(pieces[0]));
-		envelope.bytes = wire->outs[n].bytes;
+		envelope.bytes = wire->groups[n].bytes;
 		if (sendmsg(wire->keeper, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 			break;
 	}
@@ -101,16 +144,33 @@ static int send_some(struct nupa_wire *wire, uint32_t from)
 {
 	if (wire->frames)
 		return send_kept(wire, from);
-	return sendmmsg(wire->udp, wire->out_headers + from, wire->n_out - from,
+	return sendmmsg(wire->udp, wire->out_headers + from, wire->n_groups - from,
 			MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* False: the socket is full, and what is left goes back into the ring. */
+/* What is left of the batch goes back into the ring. */
+static void put_back(struct nupa_wire *wire, uint32_t group)
+{
+	const struct nupa_wire_out *out = &wire->outs[wire->groups[group].first];
+
+	wire->rx.head = out->head;
+	wire->rx.dma_head = out->dma_head;
+}
+
+/* Where the kernel cannot segment: IPsec, or an interface that has no checksums of its own. */
+static bool cannot_segment(const struct nupa_wire *wire, uint32_t group)
+{
+	return wire->groups[group].n > 1 &&
+	       (errno == EIO || errno == EINVAL || errno == EMSGSIZE || errno == ENOPROTOOPT);
+}
+
+/* False: some of it went back into the ring. */
 static bool send_batch(struct nupa_wire *wire)
 {
-	uint32_t done = 0;
+	uint32_t done = 0, all = wire->n_groups;
 
-	while (done < wire->n_out) {
+	set_headers(wire);
+	while (done < all) {
 		const int n = send_some(wire, done);
 
 		if (n > 0) {
@@ -119,10 +179,10 @@ static bool send_batch(struct nupa_wire *wire)
 		}
 		if (errno == EINTR)
 			continue;
-		if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) {
-			wire->rx.head = wire->outs[done].head;
-			wire->rx.dma_head = wire->outs[done].dma_head;
-			wire->blocked = true;
+		if (errno == EAGAIN || errno == EWOULDBLOCK || cannot_segment(wire, done)) {
+			wire->blocked = errno == EAGAIN || errno == EWOULDBLOCK;
+			wire->segments &= wire->blocked;
+			put_back(wire, done);
 			break;
 		}
 		/* The network's word: the packet is lost, and the timer tells. */
@@ -130,9 +190,9 @@ static bool send_batch(struct nupa_wire *wire)
 		done++;
 	}
 	count_sent(wire, done);
-	wire->n_out = 0;
+	wire->n_out = wire->n_pieces = wire->n_groups = 0;
 	nupa_rx_publish(&wire->rx);
-	return !wire->blocked;
+	return done == all;
 }
 
 void nupa_wire_flush(struct nupa_wire *wire)
@@ -142,10 +202,10 @@ void nupa_wire_flush(struct nupa_wire *wire)
 	if (!wire->channel)
 		return;
 	wire->blocked = false;
-	while (more) {
+	while (more && !wire->blocked) {
 		while (more && wire->n_out + 2 <= NUPA_WIRE_BATCH)
 			more = take(wire);
 		if (!send_batch(wire))
-			return;
+			more = true;
 	}
 }

@@ -24,6 +24,8 @@ void nupa_wires_meet(struct nupa_engine *engine);
 uint32_t nupa_wires_run(struct nupa_engine *engine);
 /* Sends what lies in the rings. */
 void nupa_wires_flush(struct nupa_engine *engine);
+/* The program has posted requests to this QP. */
+void nupa_wires_posted(struct nupa_engine *engine, struct nupa_qp *qp);
 /* A datagram from QP 1 to the host of a wire: lost, if it cannot leave now. */
 void nupa_wire_send_mad(struct nupa_engine *engine, uint32_t index, uint16_t pkey,
 			const uint8_t *mad);

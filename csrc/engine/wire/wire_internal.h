@@ -11,10 +11,12 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#define NUPA_WIRE_BATCH 32u
+#define NUPA_WIRE_BATCH 64u /* packets that are made before they are sent */
 #define NUPA_WIRE_TTL 64u
 #define NUPA_WIRE_ECN_CAPABLE 2 /* ECT(0), in the type of service */
 #define NUPA_WIRE_PIECES 3u     /* headers, payload, padding with ICRC */
+#define NUPA_WIRE_INS 8u
+#define NUPA_WIRE_IN_BYTES 65536u /* of a datagram, or of several in one (UDP_GRO) */
 
 /* A packet that is being sent. */
 struct nupa_wire_out {
@@ -22,21 +24,31 @@ struct nupa_wire_out {
 	uint64_t head, dma_head; /* of the ring, before it */
 	uint8_t headers[NUPA_ROCE_HEADERS_MAX_BYTES];
 	uint8_t tail[8]; /* padding, ICRC */
-	struct iovec pieces[NUPA_WIRE_PIECES];
-	uint32_t bytes;
+	uint32_t first_piece;
+};
+
+/* Packets that leave in one call: all of one length, but for the last, which may be shorter.  The
+ * kernel segments them (UDP_SEGMENT), and gives the n-th the identification n. */
+struct nupa_wire_group {
+	uint32_t first, n;       /* packets */
+	uint32_t segment, bytes; /* of each, of all */
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(uint16_t))];
+	} control;
 };
 
 struct nupa_wire_in {
-	uint8_t bytes[NUPA_WIRE_PACKET_MAX_BYTES];
+	uint8_t bytes[NUPA_WIRE_IN_BYTES];
 	union {
 		struct sockaddr_in v4;
 		struct sockaddr_in6 v6;
 	} from;
-	struct iovec piece;
 	union {
 		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[2 * CMSG_SPACE(sizeof(int))];
 	} control;
+	struct iovec piece;
 };
 
 struct nupa_wire {
@@ -61,10 +73,13 @@ struct nupa_wire {
 	} to;
 	pthread_t thread;
 	uint32_t gsi_psn; /* of the next datagram from QP 1 */
-	uint32_t n_out;
+	bool segments;    /* the kernel makes packets of groups */
+	uint32_t n_out, n_pieces, n_groups;
 	struct nupa_wire_out outs[NUPA_WIRE_BATCH];
-	struct mmsghdr out_headers[NUPA_WIRE_BATCH], in_headers[NUPA_WIRE_BATCH];
-	struct nupa_wire_in ins[NUPA_WIRE_BATCH];
+	struct iovec pieces[NUPA_WIRE_BATCH * NUPA_WIRE_PIECES];
+	struct nupa_wire_group groups[NUPA_WIRE_BATCH];
+	struct mmsghdr out_headers[NUPA_WIRE_BATCH], in_headers[NUPA_WIRE_INS];
+	struct nupa_wire_in ins[NUPA_WIRE_INS];
 };
 
 /* send.c: what lies in the ring goes out, as far as the socket takes it. */
