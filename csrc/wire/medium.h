@@ -34,6 +34,8 @@ struct nupa_medium {
 
 /* udp.c; NULL: this build has no such medium. */
 extern const struct nupa_medium nupa_medium_udp;
+/* guest.c */
+extern const struct nupa_medium nupa_medium_frames;
 const struct nupa_medium *nupa_medium_of(uint32_t medium);
 
 #endif

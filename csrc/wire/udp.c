@@ -399,5 +399,12 @@ const struct nupa_medium nupa_medium_udp = {
 
 const struct nupa_medium *nupa_medium_of(uint32_t medium)
 {
-	return medium == NUPA_WIRE_UDP ? &nupa_medium_udp : NULL;
+	switch (medium) {
+	case NUPA_WIRE_UDP:
+		return &nupa_medium_udp;
+	case NUPA_WIRE_FRAMES:
+		return &nupa_medium_frames;
+	default:
+		return NULL;
+	}
 }

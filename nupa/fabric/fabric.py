@@ -123,7 +123,10 @@ class Fabric(OpenFabric):
         try:
             for wire in topology.wires:
                 self.wires.add(
-                    wire.host, wire.address, listen=wire.listen or None, medium=wire.medium
+                    wire.host,
+                    wire.address,
+                    listen=wire.listen or None,
+                    frames=wire.frames or None,
                 )
         except BaseException:
             name = self.name

@@ -126,7 +126,7 @@ def _wire(table: Table) -> WireConfig:
         table.text("host", required=True),
         table.text("address", required=True),
         table.text("listen"),
-        table.text("medium", "udp"),
+        table.text("frames"),
     )
     table.done()
     return wire

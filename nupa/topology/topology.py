@@ -28,7 +28,6 @@ HOPS_MAX = 15
 POOL_BYTES_MAX = 1 << 40
 EXTENTS_MAX = 1 << 20
 WIRES_MAX = 16
-WIRE_MEDIA = ("udp", "raw", "frames")
 EXTENT_BYTES = 64 << 10  # by default: csrc/segment/layout/geometry.c
 # CXL 3.1 8.1.3.8: the granularity of memory behind decoders.
 MEMORY_STEP_BYTES = 256 << 20
@@ -76,13 +75,13 @@ class TrunkConfig(NamedTuple):
 class WireConfig(NamedTuple):
     """A host that is reached by RoCE v2 at *address*; listen: our address, empty: by the route.
 
-    medium: "udp", "raw" or "frames".
+    frames: where a guest's Ethernet frames come, PATH[,mtu=N] (nupa/fabric/wires); empty: UDP.
     """
 
     host: str
     address: str
     listen: str = ""
-    medium: str = "udp"
+    frames: str = ""
 
 
 class LinkEnd(NamedTuple):
@@ -254,11 +253,6 @@ class Topology:
                 raise TopologyError(f"two wires are for {wire.host}: a host has one")
             if wire.address in hosts.values():
                 raise TopologyError(f"two wires lead to {wire.address}: each needs its own")
-            if wire.medium not in WIRE_MEDIA:
-                raise TopologyError(
-                    f"the wire of {wire.host}: there is no medium {wire.medium!r}: choose one of "
-                    f"{', '.join(WIRE_MEDIA)}"
-                )
             hosts[wire.host] = wire.address
 
     def _check_control(self) -> None:

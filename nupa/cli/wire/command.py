@@ -64,13 +64,19 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="ADDRESS",
         help="use this address of ours (default: the one from which the kernel sends there)",
     )
+    add.add_argument(
+        "--frames",
+        metavar="PATH[,mtu=N]",
+        help="listen at this Unix socket for a guest's Ethernet frames (`nupa vm up --nic "
+        "stream:PATH,...`) instead of using UDP; --listen is an address for the guest alone",
+    )
     remove = add_verb(verbs, "remove", "end a wire", _REMOVE_EPILOG, _remove)
     remove.add_argument("host", metavar="HOST")
     add_verb(verbs, "ls", "list the wires", _LS_EPILOG, _ls, json=True)
 
 
 def _add(args: argparse.Namespace, fabric: Fabric) -> None:
-    wire = fabric.wires.add(args.host, args.address, listen=args.listen)
+    wire = fabric.wires.add(args.host, args.address, listen=args.listen, frames=args.frames)
     print(
         f"{wire.host} is a wire to {wire.address} from {wire.listen}: {wire.medium}, "
         f"{wire.check}, MTU {wire.mtu_bytes}"

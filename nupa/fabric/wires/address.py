@@ -85,3 +85,20 @@ def local_towards(remote: Address, local: Address | None = None) -> Address:
             errno.EINVAL,
         )
     return own
+
+
+def beside(remote: Address, local: Address | None) -> Address:
+    """Returns *local*, our address on a link with *remote* that the kernel does not know.
+
+    LocalError: it is missing, of another family, or the other end's.
+    """
+    if local is None:
+        raise LocalError(
+            f"the kernel does not know the link to {remote}: say our address on it by --listen",
+            errno.EINVAL,
+        )
+    if local.version != remote.version or local == remote:
+        raise LocalError(
+            f"{remote} and {local}: give two different addresses of one family", errno.EINVAL
+        )
+    return local

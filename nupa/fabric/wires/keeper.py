@@ -30,11 +30,12 @@ class KeeperEvent(enum.Enum):
 
 
 class WireWish(NamedTuple):
-    """A wire to make.  medium: "UDP", "RAW" or "FRAMES"."""
+    """A wire to make.  medium: "UDP", "RAW" or "FRAMES"; frames: where the last one listens."""
 
     host: str
     address: str
     medium: str = "UDP"
+    frames: str = ""
 
 
 class KeeperRequest(NamedTuple):
@@ -68,7 +69,6 @@ class WireKeeper(AbstractContextManager["WireKeeper"]):
         host = self._fabric.host(wish.host)
         media = {name: number for number, name in MEDIA.items()}
         why = ffi.new("char[]", WHY_BYTES)
-        guest = f"{path}g".encode()
         with self._fabric.control_lock():
             rc = lib.nupa_keeper_add(
                 self._keeper,
@@ -76,7 +76,7 @@ class WireKeeper(AbstractContextManager["WireKeeper"]):
                 gid(remote),
                 media[wish.medium],
                 os.fsencode(path),
-                guest,
+                os.fsencode(wish.frames),
                 why,
                 WHY_BYTES,
             )

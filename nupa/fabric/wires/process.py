@@ -121,7 +121,8 @@ def _answer(fabric: Fabric, keeper: WireKeeper, request: KeeperRequest) -> None:
 
 
 def _add(fabric: Fabric, keeper: WireKeeper, asked: dict[str, Any]) -> None:
-    wish = WireWish(str(asked["host"]), str(asked["address"]), medium_of(str(asked["medium"])))
+    medium = medium_of(str(asked["medium"]))
+    wish = WireWish(str(asked["host"]), str(asked["address"]), medium, str(asked["frames"]))
     host = fabric.host(wish.host)
     keeper.add(wish, parse(wish.address), place.socket_of(fabric.name, host.index))
     say(f"a wire from {host.name} to {wish.address}")

@@ -6,15 +6,16 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nupa._engine import lib
 from nupa.base.errors import LocalError
 from nupa.base.process import end, of_pid
 from nupa.fabric.wires import place
-from nupa.fabric.wires.address import Address, local_towards, parse
+from nupa.fabric.wires.address import Address, beside, local_towards, parse
 from nupa.fabric.wires.entry import WireEntry, entries
-from nupa.fabric.wires.keeper import WireWish, medium_of
+from nupa.fabric.wires.keeper import WireWish
 from nupa.fabric.wires.start import ask, start
 
 if TYPE_CHECKING:
@@ -54,19 +55,28 @@ class Wires:
         )
 
     def add(
-        self, host: str | int, address: str, *, listen: str | None = None, medium: str = "udp"
+        self, host: str | int, address: str, *, listen: str | None = None, frames: str | None = None
     ) -> WireEntry:
         """Makes a host, which has no processes, a wire to *address*.
 
         listen: our address towards it; None: the one from which the kernel sends there.
+        frames: a path where QEMU's `-netdev stream` connects; ",mtu=N" behind it says the guest's
+        MTU if it is not 1500.  Packets go in Ethernet frames then, and *listen*, which must be
+        given, is an address that no interface has.
 
         LocalError, FabricError: no such host, or it is in use; no route; the address is in use or
         not of this machine; the fabric has as many wires as it can.
         """
         found = self._fabric.host(host)
         remote = parse(address)
-        local = local_towards(remote, parse(listen) if listen is not None else None)
-        wish = WireWish(found.name, str(remote), medium_of(medium))
+        local = parse(listen) if listen is not None else None
+        if frames is None:
+            local = local_towards(remote, local)
+            wish = WireWish(found.name, str(remote))
+        else:
+            local = beside(remote, local)
+            # The keeper has another working folder.
+            wish = WireWish(found.name, str(remote), "FRAMES", str(Path(frames).absolute()))
         if self._fabric._named:
             with place.lock(self._fabric.name):
                 self._add_to_process(wish, local)
