@@ -83,7 +83,11 @@ class Machine:
             return self.wait(program, deadline_s)
 
     def nupa_argv(self, *arguments: str) -> list[str]:
-        return [*self._user.prefix, self._user.python, "-P", "-m", "nupa.cli", *arguments]
+        return [*self._user.prefix, *self.nupa_words(), *arguments]
+
+    def nupa_words(self) -> list[str]:
+        """Returns the words of `nupa`, as the user of the machine runs it."""
+        return [self._user.python, "-P", "-m", "nupa.cli"]
 
     def program(self, argv: Sequence[str]) -> Program:
         """Starts any command line; the caller closes it."""

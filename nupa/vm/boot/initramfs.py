@@ -49,6 +49,11 @@ LATER = (
     "vfio_pci",
     "vfio_iommu_type1",
     "uio_pci_generic",
+    "sch_netem",
+    "sch_ingress",
+    "cls_matchall",
+    "act_mirred",
+    "ifb",
 )
 #: Names by which the kernel asks for some of them.
 _ALIASES = {
@@ -58,6 +63,11 @@ _ALIASES = {
     "rtnl-link-tun": "tun",
     "rdma-link-rxe": "rdma_rxe",
     "crypto-crc32": "crc32_pclmul",
+    "net-sch-netem": "sch_netem",
+    "net-sch-ingress": "sch_ingress",
+    "net-cls-matchall": "cls_matchall",
+    "net-act-mirred": "act_mirred",
+    "rtnl-link-ifb": "ifb",
 }
 
 _ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A guest with rdma_rxe, and a wire to it, by either medium.
+
+frames   the guest's Ethernet frames at a Unix socket of the keeper; TCP goes by QEMU's user
+         network
+tap      the plain UDP medium, in a network namespace whose bridge has the guest's tap
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nupa.programs.pair import run
+from tests.common.namespaces import Namespace, machines
+from tests.programs.needs import needs
+from tests.programs.users import ourselves
+from tests.system.machine import Machine
+
+from .ends import DEADLINE_S, FABRIC, FAR, End, Guest, Here, forwarded, free_ports
+
+_TAP = "tap9"
+_GUEST_ON_TAP = "192.0.2.9"
+_GUEST6_ON_TAP = "2001:db8::9"
+_GUEST_ON_FRAMES, _HERE_ON_FRAMES = "10.1.0.2", "10.1.0.1"
+_SLIRP = "10.0.2.2"
+#: Room for RoCE's MTU of 4096.
+MTU_BYTES = 4200
+
+
+@dataclass(frozen=True)
+class Lab:
+    machine: Machine
+    guest: Guest
+    here: Here
+    left: Namespace | None = None  #: of the tap
+
+    def ends(self, server: str) -> tuple[End, End]:
+        """Returns server and client; *server* is "guest" or "here"."""
+        return (self.guest, self.here) if server == "guest" else (self.here, self.guest)
+
+
+@contextmanager
+def _booted(machine: Machine) -> Iterator[Machine]:
+    with closing(machine):
+        machine.up()
+        yield machine
+
+
+@contextmanager
+def _near(here: Here, *options: str) -> Iterator[None]:
+    """Makes the fabric of this end, and its wire."""
+    here.must("up")
+    try:
+        here.must("wire", "add", FAR, *options)
+        yield
+    finally:
+        here.must("down", "--force", FABRIC)
+
+
+@contextmanager
+def by_frames(mtu: int = 1500, address: str = "", local: str = "") -> Iterator[Lab]:
+    """Makes the lab; no root is needed for it."""
+    guest_at, here_at = address or _GUEST_ON_FRAMES, local or _HERE_ON_FRAMES
+    prefix = 64 if ":" in guest_at else 24
+    first = free_ports()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nupa-test-")))
+        socket = folder / "far"
+        nics = [
+            "--nic", f"user:{forwarded(first)}",
+            "--nic", f"stream:{socket},address={guest_at}/{prefix},mtu={mtu},rxe",
+        ]  # fmt: skip
+        machine = Machine(1, "ivshmem", "--mem", "64M", *nics)
+        here = Here(machine, here_at, _SLIRP)
+        booted = stack.enter_context(_booted(machine))
+        stack.enter_context(
+            _near(
+                here, "--address", guest_at, "--listen", here_at, "--frames", f"{socket},mtu={mtu}"
+            )
+        )
+        yield Lab(
+            booted,
+            Guest(booted, "host0", guest_at, "127.0.0.1", 1, first, mac="52:54:00:78:01:01"),
+            here,
+        )
+
+
+@contextmanager
+def by_tap(mtu: int = 1500, *, ipv6: bool = False) -> Iterator[Lab]:
+    """Makes the lab: the NUPA end is a namespace of its own, QEMU is in that of the bridge."""
+    with ExitStack() as stack:
+        (left,) = stack.enter_context(machines(1, mtu_bytes=mtu))
+        for command in (
+            ["tuntap", "add", _TAP, "mode", "tap"],
+            ["link", "set", _TAP, "mtu", str(mtu), "master", "bridge0", "up"],
+        ):
+            run(left.hub_argv(needs("ip", "iproute2"), *command), deadline_s=DEADLINE_S).check()
+        user = replace(ourselves(), prefix=tuple(left.hub_argv()))
+        addresses = f"address={_GUEST_ON_TAP}/24,address={_GUEST6_ON_TAP}/64"
+        nic = ["--nic", f"tap:{_TAP},{addresses},mtu={mtu},rxe"]
+        machine = Machine(1, "ivshmem", "--mem", "64M", *nic, user=user)
+        guest_at, here_at = (_GUEST6_ON_TAP, left.ipv6) if ipv6 else (_GUEST_ON_TAP, left.ipv4)
+        here = Here(machine, here_at, left.ipv4, tuple(left.argv()))
+        booted = stack.enter_context(_booted(machine))
+        stack.enter_context(_near(here, "--address", guest_at))
+        yield Lab(
+            booted,
+            Guest(booted, "host0", guest_at, _GUEST_ON_TAP, 1, mac="52:54:00:78:00:01"),
+            here,
+            left,
+        )
+
+
+MEDIA = {"frames": by_frames, "tap": by_tap}
+
+
+@contextmanager
+def two_guests() -> Iterator[tuple[Guest, Guest]]:
+    """Two guests with rxe on their own network: the reference, rxe against itself."""
+    with _booted(Machine(2, "ivshmem", "--mem", "64M")) as machine:
+        ends = tuple(
+            Guest(
+                machine,
+                host,
+                f"192.168.77.{number}",
+                f"192.168.77.{number}",
+                1,
+                mac=f"52:54:00:77:00:{number:02x}",
+            )
+            for number, host in enumerate(machine.hosts, start=1)
+        )
+        for end in ends:
+            end.run(
+                "sh", "-c",
+                "modprobe rdma_rxe && modprobe ib_uverbs && modprobe rdma_ucm && "
+                "rdma link add rxe0 type rxe netdev eth0",
+            )  # fmt: skip
+        yield ends[0], ends[1]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The whole table of programs with rdma_rxe in a guest, by both media and in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from . import programs
+from .judge import TABLE
+from .lab import MEDIA, Lab
+
+pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(900)]
+
+#: Programs that meet loss: their messages need several packets, or connections by datagrams.
+_IMPAIRED = ("rc_pingpong 4099", "rping 10000", "ucmatose", "ib_atomic_lat")
+_NETEM = ("loss", "1%", "delay", "1ms", "reorder", "25%", "50%")
+
+
+@pytest.fixture(scope="module", params=sorted(MEDIA))
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    with MEDIA[request.param]() as found:
+        yield found
+
+
+@pytest.mark.parametrize("server", ["here", "guest"])
+@pytest.mark.parametrize("program", [name for name in TABLE if not name.startswith("ucx")])
+def test_a_program_runs_with_rdma_rxe(lab: Lab, program: str, server: str) -> None:
+    TABLE[program](*lab.ends(server))
+
+
+def test_all_packets_were_understood(lab: Lab) -> None:
+    programs.rping(*lab.ends("here"))
+    wire = lab.here.wire()
+    assert (wire["malformed"], wire["icrc_errors"]) == (0, 0), wire
+
+
+@pytest.mark.parametrize("server", ["here", "guest"])
+@pytest.mark.parametrize("program", _IMPAIRED)
+def test_a_program_survives_loss_and_reordering(lab: Lab, program: str, server: str) -> None:
+    """netem(8) of the guest's own kernel, in both directions."""
+    lab.guest.impair(*_NETEM)
+    try:
+        TABLE[program](*lab.ends(server))
+    finally:
+        lab.guest.impair()
