@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""rdma_cm between two machines: stock programs connect by the addresses of a wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.common.impair import Impairment, impaired
+from tests.wire.lab import Wired
+
+DEADLINE_S = 60
+PORT = "7174"
+
+#: Of a server on the left machine and a client on the right one, which appends the address.
+SERVERS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "rping": (
+        ("rping", "-s", "-C", "20", "-v", "-V", "-p", PORT, "-a", "{any}"),
+        ("rping", "-c", "-C", "20", "-v", "-V", "-p", PORT, "-a", "{left}"),
+    ),
+    "ucmatose": (
+        ("ucmatose", "-c", "4", "-C", "20", "-p", PORT),
+        ("ucmatose", "-c", "4", "-C", "20", "-p", PORT, "-s", "{left}"),
+    ),
+    "udaddy": (
+        ("udaddy", "-c", "2", "-C", "10"),
+        ("udaddy", "-c", "2", "-C", "10", "-s", "{left}"),
+    ),
+    "udaddy without data": (
+        ("udaddy", "-c", "4", "-C", "0"),
+        ("udaddy", "-c", "4", "-C", "0", "-s", "{left}"),
+    ),
+    "rdma_server": (
+        ("rdma_server", "-p", PORT),
+        ("rdma_client", "-p", PORT, "-s", "{left}"),
+    ),
+    "rstream": (
+        ("rstream", "-p", PORT, "-S", "4096", "-C", "50"),
+        ("rstream", "-p", PORT, "-S", "4096", "-C", "50", "-s", "{left}"),
+    ),
+    "riostream": (
+        ("riostream", "-p", PORT, "-S", "4096", "-C", "50"),
+        ("riostream", "-p", PORT, "-S", "4096", "-C", "50", "-s", "{left}"),
+    ),
+}
+
+
+def listens(wire: Wired) -> bool:
+    return any(PORT in str(row) for row in wire.show().get("listeners", ()))
+
+
+def meet(wire: Wired, name: str) -> None:
+    """Runs both programs to their ends; the client starts when the server listens."""
+    any_address = "::" if ":" in wire.addresses[0] else "0.0.0.0"
+    words = {"left": wire.addresses[0], "any": any_address}
+    server, client = ([word.format(**words) for word in command] for command in SERVERS[name])
+    with wire.start(0, server) as running:
+        while not listens(wire):
+            assert running.running, running.outcome().describe()
+        wire.on(1, client, DEADLINE_S).check()
+        running.wait(DEADLINE_S).check()
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_program_meets_its_partner_on_the_other_machine(wire: Wired, name: str) -> None:
+    meet(wire, name)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_connections_are_made_though_packets_are_lost_doubled_and_late(
+    wire: Wired, impair: str, seed: int
+) -> None:
+    impairment = Impairment(loss=0.05, duplicate=0.02, reorder=0.02)
+    left, right = wire.machines
+    with impaired(impair, left, right, impairment, seed=seed) as counts:
+        for name in ("rping", "ucmatose", "udaddy without data", "rdma_server"):
+            meet(wire, name)  # datagrams that are lost would be waited for in vain
+    assert counts["lost"] > 0
+
+
+def test_nobody_listens_there(wire: Wired) -> None:
+    outcome = wire.on(1, ("rping", "-c", "-p", "7999", "-a", wire.addresses[0]))
+    assert outcome.returncode != 0
+    assert "RDMA_CM_EVENT_REJECTED, error 8" in outcome.stdout + outcome.stderr
