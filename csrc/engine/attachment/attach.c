@@ -192,6 +192,14 @@ static struct nupa_engine *free_failed(struct nupa_engine *engine, int error)
 	return NULL;
 }
 
+static uint32_t random_word(void)
+{
+	uint32_t word = 0;
+
+	/* 4 bytes are never cut short; without the call the numbers go round as elsewhere. */
+	return getrandom(&word, sizeof(word), 0) == (ssize_t)sizeof(word) ? word : 0;
+}
+
 static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t host,
 					enum nupa_mover mover)
 {
@@ -205,6 +213,7 @@ static struct nupa_engine *engine_alloc(struct nupa_fabric *fabric, uint32_t hos
 	engine->host = host;
 	engine->forced_mover = mover;
 	engine->now_ns = nupa_clock_ns;
+	engine->random = random_word;
 	engine->ops = &ops;
 	nupa_lock_init(&engine->lock);
 	nupa_list_init(&engine->ack_pending);

@@ -46,6 +46,7 @@ struct nupa_channel {
 	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
 	bool apart;   /* it is in a kernel that sees stores by flush and fetch alone */
 	bool wired;   /* to the keeper of a wire: messages become packets (engine/wire) */
+	uint32_t wire_mtu_bytes; /* wired: what it carries */
 	bool rx_open;
 	bool dma_backed; /* our DMA bytes are backed by memory */
 	bool broken;     /* the peer died, left, or wrote nonsense */

@@ -158,6 +158,7 @@ struct nupa_engine {
 	struct robust_list life_entry;
 	bool life_begun;
 	uint64_t (*now_ns)(void);
+	uint32_t (*random)(void); /* where numbers must not be guessed: of fabrics with wires */
 
 	const struct nupa_engine_ops *ops;
 	struct nupa_engine *next; /* registry of this process */

@@ -66,7 +66,8 @@ static void place_at(struct nupa_engine *engine, struct nupa_mr *mr, uint32_t in
 
 int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr)
 {
-	uint32_t next = engine->slot->next_mr_index;
+	uint32_t next =
+	    unlikely(engine->has_wires) ? engine->random() : engine->slot->next_mr_index;
 	uint32_t index, changes;
 
 	grow(engine, 0);
@@ -80,6 +81,8 @@ int nupa_mr_place(struct nupa_engine *engine, struct nupa_mr *mr)
 	index = next % engine->mr_limit;
 	engine->slot->next_mr_index = next + 1;
 	changes = engine->mr_entries[index].changes;
+	if (unlikely(engine->has_wires)) /* any variant but that of before */
+		changes += engine->random() % (KEY_VARIANTS - 1);
 	/* Keys of a window differ in their tags; neither is any of them 0. */
 	while (mr->kind == NUPA_MR_WINDOW && !NUPA_MW_GROUP(variant_of(engine, changes)))
 		changes++;

@@ -2,6 +2,8 @@
  * Queue pairs: moved through their states, and queried. */
 #include "engine/qp/pkey.h"
 #include "engine/qp/verbs.h"
+#include "base/hint.h"
+#include "segment/wire.h"
 #include "segment/wire.h"
 
 #include <errno.h>
@@ -98,6 +100,22 @@ static int check_wire_mtu(const struct nupa_fabric *fabric, uint32_t host, enum 
 	return EINVAL;
 }
 
+static bool wire_carries(const struct nupa_engine *engine, uint32_t host, uint32_t mtu_bytes)
+{
+	const int index = nupa_wire_of_host(engine->fabric, host);
+	const struct nupa_wire_entry *entry =
+	    index < 0 ? NULL : nupa_wire_at(engine->fabric, (uint32_t)index);
+	const uint32_t most = entry ? nupa_wire_mtu_bytes(entry) : NUPA_MTU_BYTES;
+
+	if (mtu_bytes <= most)
+		return true;
+	nupa_hint(
+	    "the wire to host %s carries an MTU of %u bytes at most, and a path_mtu of %u was "
+	    "asked for: take the port's active_mtu, or raise the MTU of the network",
+	    engine->fabric->hosts[host].name, most, mtu_bytes);
+	return false;
+}
+
 static int check_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	uint32_t host = qp->dest_host;
@@ -121,6 +139,9 @@ static int check_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 		if (error)
 			return error;
 	}
+	if (mask & IBV_QP_PATH_MTU && unlikely(qp->engine->has_wires) &&
+	    !wire_carries(qp->engine, host, 128u << attr->path_mtu))
+		return EINVAL;
 	error =
 	    mask & IBV_QP_PATH_MTU ? check_wire_mtu(qp->engine->fabric, host, attr->path_mtu) : 0;
 	if (!error)

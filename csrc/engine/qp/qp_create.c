@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#define WIRED_QPS 4096u /* with wires: numbers to choose from, which others shall not guess */
+
 static struct nupa_qp *qp_of(struct ibv_qp *ibv)
 {
 	return container_of(ibv, struct nupa_qp, ibv);
 }
 
-/* As in mr.c: indices go round, so a number is not used again at once. */
+/* As in mr.c: indices go round, so a number is not used again at once.  With wires they are random.
+ */
 static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 {
 	uint32_t limit = engine->qp_limit;
@@ -23,11 +26,13 @@ static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 	/* QPN 0xffffff stands for multicast groups, so no QP has it. */
 	if (engine->slot_index == NUPA_SLOTS_MAX - 1 && max == NUPA_QP_MAX)
 		max--;
-	if (engine->qps_used * 2 >= limit && limit < max) {
-		uint32_t more = limit * 2 < max ? limit * 2 : max;
+	if (limit < max &&
+	    (engine->qps_used * 2 >= limit || (unlikely(engine->has_wires) && limit < WIRED_QPS))) {
+		uint32_t more = engine->has_wires && limit * 2 < WIRED_QPS ? WIRED_QPS : limit * 2;
 		uint64_t table_off = nupa_arena_offset(engine->fabric, engine->slot_index) +
 				     (uint64_t)((uint8_t *)engine->qp_entries - engine->arena);
 
+		more = more < max ? more : max;
 		if (!nupa_fabric_back(engine->fabric,
 				      table_off + (uint64_t)limit * sizeof(struct nupa_qp_entry),
 				      (uint64_t)(more - limit) * sizeof(struct nupa_qp_entry))) {
@@ -40,7 +45,7 @@ static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 		return ENOMEM;
 	if (nupa_quota_take(engine->fabric, engine->slot_index, NUPA_QUOTA_QPS, 1))
 		return ENOMEM;
-	next = engine->slot->next_qp_index;
+	next = unlikely(engine->has_wires) ? engine->random() : engine->slot->next_qp_index;
 	while (engine->qps[next % limit])
 		next++;
 	qp->index = next % limit;

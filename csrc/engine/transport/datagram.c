@@ -3,6 +3,14 @@
 #include "base/hint.h"
 #include "engine/transport/issue.h"
 
+static bool too_long(struct nupa_qp *qp, const struct nupa_wqe *wqe, uint64_t index, uint32_t most)
+{
+	nupa_hint("QP %u: a datagram of %u bytes is longer than the MTU of %u "
+		  "(IBV_WC_LOC_LEN_ERR)",
+		  qp->ibv.qp_num, wqe->length_bytes, most);
+	return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_LEN_ERR);
+}
+
 bool nupa_datagram_issue(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 {
 	struct nupa_channel *channel;
@@ -11,12 +19,8 @@ bool nupa_datagram_issue(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t inde
 	struct nupa_msg *msg;
 	uint8_t *payload = NULL;
 
-	if (unlikely(wqe->length_bytes > NUPA_MTU_BYTES)) {
-		nupa_hint("QP %u: a datagram of %u bytes is longer than the MTU of %u "
-			  "(IBV_WC_LOC_LEN_ERR)",
-			  qp->ibv.qp_num, wqe->length_bytes, NUPA_MTU_BYTES);
-		return nupa_sq_fail_in_turn(qp, index, IBV_WC_LOC_LEN_ERR);
-	}
+	if (unlikely(wqe->length_bytes > NUPA_MTU_BYTES))
+		return too_long(qp, wqe, index, NUPA_MTU_BYTES);
 	if (unlikely(wqe->ah_host == NUPA_AH_GROUP)) {
 		if (unlikely(qp->rated) && !wqe->by_message &&
 		    !nupa_pace_request(qp, wqe->length_bytes))
@@ -34,6 +38,8 @@ bool nupa_datagram_issue(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t inde
 	/* No such QP, another host's, or no path: a datagram is lost without an error. */
 	if (!channel || channel->broken || channel->peer_host != wqe->ah_host)
 		goto out;
+	if (unlikely(channel->wired) && wqe->length_bytes > channel->wire_mtu_bytes)
+		return too_long(qp, wqe, index, channel->wire_mtu_bytes);
 	if (!nupa_channel_path_up(qp->engine, channel)) {
 		nupa_channel_count_closed(channel, false);
 		goto out;

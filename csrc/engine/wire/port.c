@@ -250,6 +250,7 @@ void nupa_wire_opened(struct nupa_engine *engine, struct nupa_channel *channel)
 	struct nupa_wire *wire;
 	int error;
 
+	channel->wire_mtu_bytes = entry ? nupa_wire_mtu_bytes(entry) : NUPA_MTU_BYTES;
 	nupa_fault_need(engine); /* its list of timers */
 	sweep(engine);
 	wire = entry ? make_wire(engine, channel, entry) : NULL;

@@ -240,7 +240,7 @@ void end_to_rtr(struct end *end, const struct end_address *peer)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_4096,
+		.path_mtu = end->options.mtu ? end->options.mtu : IBV_MTU_4096,
 		.dest_qp_num = peer->qpn,
 		.rq_psn = peer->psn,
 		.max_dest_rd_atomic = end->options.max_rd_atomic,

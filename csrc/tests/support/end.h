@@ -22,9 +22,10 @@ struct end_options {
 	uint32_t send_wr, recv_wr;
 	int send_cqe, recv_cqe;
 	size_t memory_bytes;
-	bool in_pool;    /* the region is in the fabric's pool */
-	bool events;     /* the CQs have a completion channel */
-	uint32_t srq_wr; /* 0: no SRQ */
+	bool in_pool;     /* the region is in the fabric's pool */
+	bool events;      /* the CQs have a completion channel */
+	uint32_t srq_wr;  /* 0: no SRQ */
+	enum ibv_mtu mtu; /* of the path; 0: 4096 */
 	uint8_t timeout, retry_cnt, rnr_retry, min_rnr_timer, max_rd_atomic;
 };
 

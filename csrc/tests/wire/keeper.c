@@ -231,14 +231,17 @@ void wired_open_lossy(struct wired *wired, const struct end_options *options, ui
 		      struct lossy *lossy)
 {
 	const enum nupa_wire_medium medium = lossy ? NUPA_WIRE_FRAMES : NUPA_WIRE_UDP;
+	struct end_options with_mtu = *options;
 	char a[INET_ADDRSTRLEN], b[INET_ADDRSTRLEN];
 
 	wired_address(a, 0);
 	wired_address(b, 1);
 	keeper_open(&wired->a, a, b, medium, mtu_bytes);
 	keeper_open(&wired->b, b, a, medium, mtu_bytes);
-	wired->end_a = end_open(wired->a.fabric, options);
-	wired->end_b = end_open(wired->b.fabric, options);
+	while (128u << with_mtu.mtu < mtu_bytes)
+		with_mtu.mtu++;
+	wired->end_a = end_open(wired->a.fabric, &with_mtu);
+	wired->end_b = end_open(wired->b.fabric, &with_mtu);
 	set_gid(wired->end_a->self.gid.raw, a);
 	set_gid(wired->end_b->self.gid.raw, b);
 	end_connect(wired->end_a, &wired->end_b->self);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What else goes by a wire: atomics, immediates, invalidation, UC, UD; and packets that get lost.
  */
+#include "engine/core/engine.h"
 #include "tests/wire/keeper.h"
 
+#include <errno.h>
 #include <string.h>
 
 static void check_memory(struct end *end, uint64_t value)
@@ -153,6 +155,74 @@ TEST(a_wrong_key_ends_the_connection)
 	end_post(wired.end_a, &request);
 	cq_expect(wired.end_a->send_cq, 1, IBV_WC_REM_ACCESS_ERR);
 	CHECK_EQ(end_state(wired.end_b), IBV_QPS_ERR);
+	wired_close(&wired);
+}
+
+TEST(a_path_mtu_beyond_the_wire_is_refused)
+{
+	const struct end_options options = end_defaults;
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR,
+				    .path_mtu = IBV_MTU_2048,
+				    .ah_attr = { .is_global = 1, .port_num = 1 } };
+	const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	struct wired wired;
+	struct ibv_qp *qp;
+
+	wired_open(&wired, &options, 1024);
+	qp = wired.end_a->qp;
+	CHECK_EQ(end_modify(wired.end_a, IBV_QPS_RESET), 0);
+	end_to_init(wired.end_a);
+	attr.ah_attr.grh.dgid = wired.end_b->self.gid;
+	CHECK_EQ(nupa_modify_qp(qp, &attr, mask), EINVAL);
+	attr.path_mtu = IBV_MTU_1024;
+	CHECK_EQ(nupa_modify_qp(qp, &attr, mask), 0);
+	wired_close(&wired);
+}
+
+TEST(a_datagram_longer_than_the_wire_carries_is_a_local_error)
+{
+	struct end_options options = end_defaults;
+	struct wired wired;
+
+	options.type = IBV_QPT_UD;
+	wired_open(&wired, &options, 1024);
+	end_post_recv(wired.end_b, 1, 0, 2048);
+	end_start(wired.end_a, IBV_WR_SEND, 1, 0, 1024);
+	cq_expect(wired.end_a->send_cq, 1, IBV_WC_SUCCESS);
+	cq_expect(wired.end_b->recv_cq, 1, IBV_WC_SUCCESS);
+	end_start(wired.end_a, IBV_WR_SEND, 2, 0, 1025);
+	cq_expect(wired.end_a->send_cq, 2, IBV_WC_LOC_LEN_ERR);
+	wired_close(&wired);
+}
+
+static uint32_t drawn;
+
+static uint32_t draw(void)
+{
+	return drawn;
+}
+
+/* Numbers of queue pairs and keys come of the engine's random words alone. */
+TEST(numbers_are_drawn)
+{
+	const struct end_options options = end_defaults;
+	struct nupa_engine *engine;
+	struct wired wired;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+
+	wired_open(&wired, &options, 4096);
+	engine = nupa_engine_of(wired.end_a->context);
+	engine->random = draw;
+	drawn = 777;
+	qp = end_make_qp(wired.end_a);
+	CHECK_EQ(qp->qp_num & 0xffff, 777);
+	mr = nupa_reg_mr(wired.end_a->pd, wired.end_a->memory, 4096, 0, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr);
+	CHECK_EQ(mr->rkey >> NUPA_KEY_VARIANT_BITS, 777 % engine->mr_limit);
+	CHECK_EQ(nupa_dereg_mr(mr), 0);
+	CHECK_EQ(nupa_destroy_qp(qp), 0);
 	wired_close(&wired);
 }
 
