@@ -93,7 +93,8 @@ struct nupa_keeper {
 	uint16_t errors_port; /* that of `errors`, which sends probes */
 	struct nupa_group_socket group[NUPA_KEEPER_MEMBERS_MAX + 1];
 	uint32_t n_group;
-	bool group_unsure; /* sockets are there that nobody is to use: they may go at any time */
+	uint64_t unsure_ns; /* when a process left last */
+	bool group_unsure;  /* sockets are there that nobody is to use: they may go at any time */
 	/* The request that nupa_keeper_run returns. */
 	int request_fd; /* -1: none */
 	char request[NUPA_KEEPER_REQUEST_BYTES];
@@ -125,8 +126,8 @@ struct nupa_member *nupa_member_of_slot(struct nupa_keeper *keeper, const struct
 
 /* --- udp.c --------------------------------------------------------------------------- */
 
-/* Looks whether sockets have gone that children of processes held. */
-void nupa_udp_tick(struct nupa_keeper *keeper);
+/* Looks whether sockets have gone that others held; true: some are still there. */
+bool nupa_udp_tick(struct nupa_keeper *keeper);
 
 /* --- steer.c ------------------------------------------------------------------------- */
 

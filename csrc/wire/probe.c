@@ -23,6 +23,8 @@
 #define FAILED_NS (3 * S) /* for which a refusal counts */
 #define MTU_NS (5 * S)
 #define TICK_MAX_MS 1000
+#define UNSURE_NS (2 * S) /* a process that leaves closes its sockets sooner */
+#define UNSURE_LOOK_NS (10 * MS)
 #define WORD "NUPA"
 
 /* Behind the private data's word, so that the other end finds out about NAT. */
@@ -57,6 +59,10 @@ static int explain_path(int error, char *why, size_t why_bytes)
 		return nupa_explain(error, why, why_bytes,
 				    "the local address is none of this machine: `ip addr` lists "
 				    "them, and --listen takes one");
+	if (error == -EINVAL)
+		return nupa_explain(error, why, why_bytes,
+				    "the kernel does not send there from that address: choose "
+				    "another one with --listen");
 	return nupa_explain(error, why, why_bytes, "the network refuses the address: %s%s",
 			    strerror(-error), nupa_remedy(-error));
 }
@@ -269,10 +275,12 @@ int nupa_keeper_tick(struct nupa_keeper *keeper, uint64_t now_ns)
 	if (now_ns >= keeper->tick_ns) {
 		keeper->tick_ns = now_ns + TICK_MAX_MS * MS;
 		nupa_members_expire(keeper, now_ns);
-		nupa_udp_tick(keeper);
 	}
 	if (keeper->tick_ns < next_ns)
 		next_ns = keeper->tick_ns;
+	if (nupa_udp_tick(keeper) && now_ns - keeper->unsure_ns < UNSURE_NS &&
+	    next_ns > now_ns + UNSURE_LOOK_NS)
+		next_ns = now_ns + UNSURE_LOOK_NS;
 	return (int)((next_ns - now_ns + MS - 1) / MS);
 }
 

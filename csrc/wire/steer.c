@@ -30,8 +30,12 @@ static void emit(struct program *program, uint16_t code, uint8_t yes, uint8_t no
 static void by_slot(struct program *program, const struct nupa_keeper *keeper,
 		    const struct nupa_kept *wire)
 {
+	uint32_t sure = keeper->n_group; /* G3 in udp.c */
+
+	for (uint32_t i = 1; i < keeper->n_group; i++)
+		sure -= !keeper->group[i].member;
 	emit(program, BPF_LD | BPF_B | BPF_ABS, 0, 0, AT_SLOT);
-	for (uint32_t i = 1; i < keeper->n_group; i++) {
+	for (uint32_t i = 1; i < sure; i++) {
 		const struct nupa_member *member = keeper->group[i].member;
 
 		if (!member || member->wire != wire)

@@ -6,8 +6,10 @@
  *   G1  The group's order is the kernel's: a socket that is bound is the last, and the last takes
  *       the place of one that is closed (net/core/sock_reuseport.c).  The keeper holds a duplicate
  *       of each, so that it decides when one is closed.
- *   G2  A child of a process may hold a socket still.  Then it stays in the group, without packets,
- *       until /proc/net/udp shows it no more. */
+ *   G2  The process, or a child of it, may hold a socket still.  Then it stays in the group,
+ * without packets, until /proc/net/udp shows it no more. G3  As long as k sockets may go at any
+ * time, the last k may change places: their packets go to the keeper, which passes them on
+ * (steer.c). */
 #define _GNU_SOURCE
 #include "base/explain.h"
 #include "wire/keeper_internal.h"
@@ -122,10 +124,11 @@ static bool prune(struct nupa_keeper *keeper)
 	return changed;
 }
 
-void nupa_udp_tick(struct nupa_keeper *keeper)
+bool nupa_udp_tick(struct nupa_keeper *keeper)
 {
 	if (keeper->group_unsure && prune(keeper))
 		(void)nupa_steer(keeper);
+	return keeper->group_unsure;
 }
 
 static int join(struct nupa_keeper *keeper, struct nupa_member *member,
@@ -133,7 +136,7 @@ static int join(struct nupa_keeper *keeper, struct nupa_member *member,
 {
 	int fd, error;
 
-	nupa_udp_tick(keeper);
+	(void)nupa_udp_tick(keeper);
 	if (keeper->n_group > NUPA_KEEPER_MEMBERS_MAX)
 		return -EUSERS;
 	fd = make_socket(keeper, NUPA_WIRE_UDP_PORT, true);
@@ -160,12 +163,14 @@ static void leave(struct nupa_keeper *keeper, struct nupa_member *member)
 		return;
 	while (at < keeper->n_group && keeper->group[at].member != member)
 		at++;
+	if (at < keeper->n_group) {
+		keeper->group[at].member = NULL;
+		(void)nupa_steer(keeper); /* G3 */
+	}
 	close(member->udp);
 	member->udp = -1;
-	if (at == keeper->n_group)
-		return;
-	keeper->group[at].member = NULL;
 	(void)prune(keeper);
+	keeper->unsure_ns = nupa_clock_ns();
 	(void)nupa_steer(keeper);
 }
 
