@@ -11,7 +11,7 @@ from . import programs
 from .judge import TABLE
 from .lab import MEDIA, Lab
 
-pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1500)]
 
 #: Programs that meet loss: their messages need several packets, or connections by datagrams.
 _IMPAIRED = ("rc_pingpong 4099", "rping 10000", "ucmatose", "ib_atomic_lat")
