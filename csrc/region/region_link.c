@@ -3,6 +3,7 @@
  * down, processes that follow port states.  A link that went down resets what is behind it, so that
  * a window never comes back (CXL 3.1 9.9, 12.3): it is mapped again. */
 #include "segment/coherence.h"
+#include "segment/trunk.h"
 #include "segment/control/event.h"
 #include "region/region_internal.h"
 
@@ -41,7 +42,9 @@ int nupa_fabric_set_port(struct nupa_fabric *fabric, uint32_t port, uint32_t sta
 	if (port >= fabric->geometry.n_ports ||
 	    (state != NUPA_PORT_DOWN && state != NUPA_PORT_ACTIVE))
 		return -EINVAL;
-	if (nupa_fabric_incoherent(fabric) && !fabric->creator)
+	if ((nupa_fabric_incoherent(fabric) && !fabric->creator) ||
+	    (nupa_fabric_has_trunk(fabric) &&
+	     nupa_port_machine(fabric, port) != fabric->geometry.trunk.machine))
 		return -EREMOTE;
 	entry = &fabric->ports[port];
 	/* A fault may do the same meanwhile; the epoch below publishes it. */

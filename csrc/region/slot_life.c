@@ -351,6 +351,16 @@ int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host)
 	return evicted;
 }
 
+bool nupa_fabric_lose_slot(struct nupa_fabric *fabric, uint32_t slot)
+{
+	const uint64_t claim = nupa_slot_claim(&fabric->slots[slot]);
+
+	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_FREE || !evict_slot(fabric, slot, claim))
+		return false;
+	announce_deaths(fabric);
+	return true;
+}
+
 int nupa_fabric_reap(struct nupa_fabric *fabric)
 {
 	int reaped = 0;

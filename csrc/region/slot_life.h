@@ -23,4 +23,7 @@ int nupa_fabric_claim_slot(struct nupa_fabric *fabric, uint32_t host, uint32_t *
  * slot are freed, and the others are notified.  -EPERM if the slot is not this process's. */
 int nupa_fabric_free_slot(struct nupa_fabric *fabric, uint32_t slot);
 
+/* For the trunk: frees the slot of another machine here; false: it is free, or still in use. */
+bool nupa_fabric_lose_slot(struct nupa_fabric *fabric, uint32_t slot);
+
 #endif

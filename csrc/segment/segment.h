@@ -35,6 +35,7 @@ struct nupa_fabric {
 	uint32_t kernel; /* MACHINES: which of the superblock's is ours; SOFTWARE: our host + 1 */
 	struct nupa_bell *bell; /* processes of other kernels are woken by it; NULL: not at all */
 	uint64_t boot;          /* MACHINES: nupa_kernel_id() */
+	uint64_t trunk_bell;    /* CAS: the trunk's pid << 32 | our descriptor of its pipe + 1 */
 	bool creator;           /* our kernel is the creator's */
 	/* Those of the superblock; SOFTWARE: what the last look made of them (look.c). */
 	uint32_t *port_epoch, *net_epoch;

@@ -51,3 +51,14 @@ uint32_t nupa_slot_machine(const struct nupa_fabric *fabric, uint32_t slot)
 		machine--;
 	return machine;
 }
+
+uint32_t nupa_port_machine(const struct nupa_fabric *fabric, uint32_t port)
+{
+	const struct nupa_port *entry = &fabric->ports[port];
+
+	if (entry->is_switch && entry->peer < fabric->geometry.n_ports)
+		entry = &fabric->ports[entry->peer];
+	if (entry->is_switch || entry->node >= fabric->geometry.n_hosts)
+		return 0;
+	return fabric->geometry.trunk.host_machine[entry->node];
+}

@@ -24,6 +24,9 @@ void nupa_machine_slots(const struct nupa_fabric *fabric, uint32_t machine, uint
 bool nupa_slot_trunked(const struct nupa_fabric *fabric, uint32_t slot);
 /* Whether the host is another machine's; false where there is no trunk. */
 bool nupa_host_trunked(const struct nupa_fabric *fabric, uint32_t host);
+/* The machine that says whether a port is up: its host's, or that of the host at the other end of
+ * its link; those between switches are the first machine's. */
+uint32_t nupa_port_machine(const struct nupa_fabric *fabric, uint32_t port);
 /* The machine of a slot that is not 0. */
 uint32_t nupa_slot_machine(const struct nupa_fabric *fabric, uint32_t slot);
 

@@ -14,6 +14,7 @@
 #include "segment/control/pkey.h"
 #include "segment/control/quota.h"
 #include "segment/layout/geometry.h"
+#include "segment/slot/machine.h"
 #include "segment/wire.h"
 
 #include <errno.h>
@@ -51,7 +52,7 @@ uint32_t nupa_quietest_host(const struct nupa_fabric *fabric)
 		uint32_t n = attachments_of_host(fabric, host);
 
 		if (n < best_n && nupa_host_state_of(fabric, host) == NUPA_HOST_READY &&
-		    nupa_wire_of_host(fabric, host) < 0) {
+		    nupa_wire_of_host(fabric, host) < 0 && !nupa_host_trunked(fabric, host)) {
 			best = host;
 			best_n = n;
 		}
@@ -354,6 +355,8 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 		nupa_slot_flush(fabric, engine->slot_index);
 		error = nupa_port_start(engine);
 	}
+	if (!error)
+		nupa_trunk_settle(fabric); /* peers may hear of our QPs by other ways */
 	if (error) {
 		snprintf(why, why_bytes, "cannot attach to fabric %s: %s%s",
 			 nupa_fabric_name(fabric), strerror(-error),

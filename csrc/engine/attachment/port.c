@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "engine/attachment/attachment.h"
 #include "engine/cm/hooks.h"
+#include "segment/slot/machine.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -177,6 +178,27 @@ static void *port_thread(void *arg)
 
 /* --- death watch --------------------------------------------------------------------- */
 
+static void watch_by_time(struct nupa_engine *engine)
+{
+	nupa_store_release(&engine->watch_polls, true);
+	(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+/* A peer on another machine is lost with our trunk, if the latter does not tell before. */
+static void watch_trunk(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT };
+	const uint32_t pid = nupa_fabric_trunk_pid(engine->fabric);
+
+	channel->pidfd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	event.data.fd = channel->pidfd;
+	if (channel->pidfd < 0 ||
+	    epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, channel->pidfd, &event))
+		watch_by_time(engine);
+	if (!nupa_channel_process_alive(channel))
+		nupa_store_release(&engine->deaths, true);
+}
+
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	/* One shot: who has ended stays readable until nupa_channel_fail closes it. */
@@ -186,6 +208,10 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 
 	if (nupa_channel_same_process(channel))
 		return;
+	if (channel->trunked) {
+		watch_trunk(engine, channel);
+		return;
+	}
 	fd = channel->foreign ? -1 : (int)syscall(SYS_pidfd_open, channel->peer_pid, 0);
 	if (fd >= 0) {
 		event.data.fd = channel->pidfd = fd;
@@ -196,8 +222,7 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 		nupa_store_release(&engine->deaths, true);
 	} else if (!watched && !engine->polls_bell) {
 		/* No such descriptors here: look every DEATH_POLL_MS. */
-		nupa_store_release(&engine->watch_polls, true);
-		(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+		watch_by_time(engine);
 	}
 }
 

@@ -7,6 +7,7 @@
 #include "engine/qp/pkey.h"
 #include "engine/transport/responder.h"
 #include "engine/cm/hooks.h"
+#include "segment/slot/machine.h"
 #include "engine/wire/wire.h"
 
 /* Messages taken from one channel before the next has its turn. */
@@ -146,9 +147,24 @@ static uint32_t drain_apart(struct nupa_engine *engine, struct nupa_channel *cha
 	return n;
 }
 
+/* The same from another machine: our trunk waits for us to take from a ring that was full. */
+static uint32_t drain_trunked(struct nupa_engine *engine, struct nupa_channel *channel,
+			      uint32_t budget)
+{
+	const uint64_t lines = channel->rx.head_published, dma = channel->rx.dma_head_published;
+	const uint32_t n = drain(engine, channel, budget);
+
+	if (channel->rx.head_published - lines >= channel->rx.n_lines / 8 ||
+	    channel->rx.dma_head_published - dma >= channel->rx.dma_bytes / 8)
+		nupa_trunk_ring(engine->fabric);
+	return n;
+}
+
 uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
 			   uint32_t budget)
 {
+	if (unlikely(channel->trunked))
+		return drain_trunked(engine, channel, budget);
 	if (unlikely(channel->apart))
 		return drain_apart(engine, channel, budget);
 	return drain(engine, channel, budget);

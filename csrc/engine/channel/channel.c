@@ -3,15 +3,12 @@
 #include "engine/channel/channel.h"
 #include "engine/channel/apart.h"
 #include "segment/control/pkey.h"
+#include "segment/slot/machine.h"
 #include "segment/wire.h"
 
 bool nupa_channel_peer_alive(const struct nupa_channel *channel)
 {
-	uint64_t claim = nupa_load_acquire(&channel->peer_slot->claim);
-
-	return NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE &&
-	       NUPA_CLAIM_EPOCH(claim) == channel->peer_epoch &&
-	       NUPA_CLAIM_PID(claim) == channel->peer_pid;
+	return nupa_load_acquire(&channel->peer_slot->claim) == channel->peer_claim;
 }
 
 bool nupa_channel_process_alive(const struct nupa_channel *channel)
@@ -88,7 +85,7 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 	enum nupa_mover forced = engine->forced_mover;
 
 	if (forced == NUPA_MOVER_RELAY || opcode == IBV_WR_FLUSH || unlikely(channel->faulty) ||
-	    unlikely(channel->apart))
+	    unlikely(channel->distant))
 		return false;
 	if (channel->mover == NUPA_MOVER_LOCAL ||
 	    nupa_load_relaxed(&channel->peer_slot->pool_regions) ||
@@ -101,7 +98,7 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 
 bool nupa_channel_can_pull(const struct nupa_channel *channel)
 {
-	return channel->rx_open && !channel->faulty && !channel->apart &&
+	return channel->rx_open && !channel->faulty && !channel->distant &&
 	       nupa_load_relaxed(&channel->rx_header->pulls);
 }
 
@@ -115,6 +112,10 @@ void nupa_channel_bell(struct nupa_channel *channel)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (unlikely(channel->fence) && channel->wired) {
 		channel->engine->wire_dirty = true;
+		return;
+	}
+	if (unlikely(channel->fence) && channel->trunked) {
+		nupa_trunk_ring(channel->engine->fabric);
 		return;
 	}
 	if (unlikely(channel->fence) && channel->engine->polls_bell) {

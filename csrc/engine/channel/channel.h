@@ -38,6 +38,7 @@ struct nupa_channel {
 	struct nupa_rx rx;
 	struct nupa_engine *engine;
 	uint32_t peer; /* slot */
+	uint64_t peer_claim;
 	uint32_t peer_epoch;
 	uint32_t peer_pid;
 	uint32_t peer_host;
@@ -47,6 +48,8 @@ struct nupa_channel {
 	bool apart;   /* it is in a kernel that sees stores by flush and fetch alone */
 	bool wired;   /* to the keeper of a wire: messages become packets (engine/wire) */
 	uint32_t wire_mtu_bytes; /* wired: what it carries */
+	bool trunked; /* it is on another machine */
+	bool distant; /* apart or trunked: nothing reaches it but messages */
 	bool rx_open;
 	bool dma_backed; /* our DMA bytes are backed by memory */
 	bool broken;     /* the peer died, left, or wrote nonsense */

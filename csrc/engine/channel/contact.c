@@ -7,6 +7,7 @@
 #include "segment/control/pkey.h"
 #include "segment/layout/geometry.h"
 #include "segment/ring/lines.h"
+#include "segment/slot/machine.h"
 #include "segment/wire.h"
 
 #include <errno.h>
@@ -131,7 +132,10 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->pidfd = channel->life_fd = -1;
 	channel->foreign = nupa_slot_foreign(engine->fabric, peer, claim);
 	channel->apart = nupa_slot_apart(engine->fabric, peer);
+	channel->trunked = nupa_slot_trunked(engine->fabric, peer);
+	channel->distant = channel->apart || channel->trunked;
 	channel->shared_fd = -1;
+	channel->peer_claim = claim;
 	channel->peer_epoch = NUPA_CLAIM_EPOCH(claim);
 	channel->peer_pid = NUPA_CLAIM_PID(claim);
 	channel->peer_host = host;
@@ -140,7 +144,8 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->peer_mrs = (struct nupa_mr_entry *)(void *)(arena + map.mrs_off);
 	channel->flow = &engine->flows[host];
 	channel->wired = nupa_wire_of_host(engine->fabric, host) >= 0;
-	channel->fence = engine->polls_bell || !engine->membarrier || channel->wired;
+	channel->fence = engine->polls_bell || !engine->membarrier || channel->wired ||
+			 channel->trunked;
 	channel->path_epoch = nupa_load_acquire(engine->fabric->port_epoch) - 1;
 	channel->pkeys_seen = nupa_pkey_sum(engine->fabric, host);
 	nupa_list_init(&channel->refusals);
@@ -161,6 +166,11 @@ void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, 
 	nupa_store_release(contact, channel->peer_epoch | closed);
 	if (channel->apart) { /* it looks by itself */
 		nupa_channel_flush_contact(channel, contact);
+		return;
+	}
+	if (channel->trunked) {
+		nupa_trunk_tell(engine->fabric, NUPA_NEWS_CONTACT, engine->slot_index,
+				channel->peer);
 		return;
 	}
 	nupa_fetch_add_seq(&channel->peer_slot->contact_epoch, 1);

@@ -8,6 +8,7 @@
  *   B2  Claims are tentative until the claimant has searched its bucket and found no rival.  Of
  *       two simultaneous claimants each sees the other; the one in the higher place yields. */
 #include "engine/cm/internal.h"
+#include "segment/slot/machine.h"
 
 #include <sys/random.h>
 
@@ -108,7 +109,7 @@ static bool used_on_another_host(const struct nupa_cm_id *id, uint64_t word)
 		struct nupa_cm_bucket *table = nupa_fabric_cm_table(fabric, host, false);
 		const uint64_t *bucket;
 
-		if (host == id->engine->host || !table)
+		if (host == id->engine->host || !table || nupa_host_trunked(fabric, host))
 			continue;
 		bucket = bucket_of(table, WORD_SPACE(word), WORD_PORT(word));
 		for (uint32_t i = 0; i < NUPA_CM_BUCKET_WORDS; i++) {
@@ -142,9 +143,14 @@ static uint32_t put(const struct nupa_cm_id *id, uint64_t *bucket, uint64_t word
 	return NUPA_CM_BUCKET_WORDS;
 }
 
-static void flush_port(const struct nupa_fabric *fabric, const uint64_t *word)
+/* A word of our host's table has changed. */
+static void flush_port(struct nupa_fabric *fabric, uint32_t host, const uint64_t *word)
 {
 	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_CM, word, sizeof(*word));
+	if (nupa_fabric_has_trunk(fabric))
+		nupa_trunk_tell(
+		    fabric, NUPA_NEWS_BOUND, host,
+		    (uint32_t)(word - nupa_fabric_cm_table(fabric, host, false)->words));
 }
 
 static int try_claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16_t port,
@@ -167,7 +173,7 @@ static int try_claim(struct nupa_cm_id *id, struct nupa_cm_bucket *table, uint16
 		return EADDRINUSE;
 	}
 	(void)nupa_exchange_seq(&bucket[at], word);
-	flush_port(id->engine->fabric, &bucket[at]);
+	flush_port(id->engine->fabric, id->engine->host, &bucket[at]);
 	id->port = &bucket[at];
 	id->port_word = word;
 	cm_addr_set_port(&id->src, port);
@@ -221,7 +227,8 @@ int cm_port_listen(struct nupa_cm_id *id)
 	}
 	id->port_word = word;
 	(void)nupa_exchange_seq(id->port, word);
-	flush_port(id->engine->fabric, id->port);
+	flush_port(id->engine->fabric, id->engine->host, id->port);
+	nupa_trunk_settle(id->engine->fabric); /* clients may hear of it by other ways */
 	return 0;
 }
 
@@ -229,7 +236,7 @@ void cm_port_release(struct nupa_cm_id *id)
 {
 	if (id->port) {
 		(void)nupa_cas_seq(id->port, &id->port_word, 0);
-		flush_port(id->engine->fabric, id->port);
+		flush_port(id->engine->fabric, id->engine->host, id->port);
 	}
 	id->port = NULL;
 }

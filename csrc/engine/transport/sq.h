@@ -110,7 +110,7 @@ static inline bool nupa_stall_backlogged(const struct nupa_channel *channel, uin
 	if (likely(!nupa_load_relaxed(&channel->peer_slot->backlogs)))
 		return false;
 	/* I5: an index from the program.  Where stores are not seen, no process waits for them. */
-	return !channel->apart && index < nupa_load_acquire(&channel->peer_slot->qp_limit) &&
+	return !channel->distant && index < nupa_load_acquire(&channel->peer_slot->qp_limit) &&
 	       index < channel->engine->fabric->geometry.qp_entries &&
 	       nupa_load_acquire(&channel->peer_qps[index].backlog);
 }

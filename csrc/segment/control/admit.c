@@ -8,6 +8,7 @@
 #include "segment/control/control_internal.h"
 #include "segment/control/event.h"
 #include "segment/slot/slot.h"
+#include "segment/trunk.h"
 #include "segment/wire.h"
 
 #include <errno.h>
@@ -43,6 +44,10 @@ int nupa_host_admits(const struct nupa_fabric *fabric, uint32_t host, char *why,
 	const char *name = fabric->hosts[host].name;
 	char remedy[192];
 
+	if (nupa_host_trunked(fabric, host))
+		return nupa_explain(-EREMOTE, why, why_bytes,
+				    "host %s of fabric %s is on another machine: run this there",
+				    name, nupa_fabric_name(fabric));
 	if (nupa_wire_of_host(fabric, host) >= 0)
 		return nupa_explain(-EHOSTDOWN, why, why_bytes,
 				    "host %s of fabric %s is a wire, whose programs run on the "

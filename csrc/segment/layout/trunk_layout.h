@@ -52,13 +52,15 @@ struct nupa_trunk_area {
 	uint32_t pid_ns;
 	uint64_t start_time; /* as in struct nupa_slot */
 	uint32_t settled;    /* futex: the last `wanted` that all machines have confirmed */
-	uint32_t pad0;
+	uint32_t bell_fd;    /* its descriptor of the pipe that wakes it, + 1 */
 
 	/* Any process of this machine. */
 	_Alignas(NUPA_CACHE_LINE_BYTES) uint32_t sleeping; /* futex, as in struct nupa_slot */
 	uint32_t wanted;    /* fetch_add: all that was stored before is to be confirmed */
+	uint32_t deaf;       /* a process cannot ring: the trunk looks by itself */
+	uint32_t pad0;
 	uint64_t news_tail; /* fetch_add: entries of `news` ever taken */
-	/* lap + 1 << 32 | NUPA_NEWS of what has changed */
+	/* lap + 1 << 32 | NUPA_NEWS of what has changed (segment/slot/machine.h) */
 	_Alignas(NUPA_CACHE_LINE_BYTES) uint64_t news[NUPA_TRUNK_NEWS];
 
 	struct nupa_machine seen[NUPA_MACHINES_MAX];

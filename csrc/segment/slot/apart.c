@@ -2,6 +2,7 @@
  * How a slot is fetched and flushed where memory is not coherent. */
 #include "base/atomics.h"
 #include "segment/coherence.h"
+#include "segment/slot/machine.h"
 #include "segment/slot/slot.h"
 
 uint64_t nupa_slot_claim(const struct nupa_slot *slot)
@@ -34,7 +35,11 @@ void nupa_slot_flush(const struct nupa_fabric *fabric, uint32_t slot)
 
 void nupa_slot_flush_claim(const struct nupa_fabric *fabric, const struct nupa_slot *slot)
 {
+	const uint32_t index = (uint32_t)(slot - fabric->slots);
+
 	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_CLAIM, slot, NUPA_CACHE_LINE_BYTES);
+	if (nupa_fabric_has_trunk(fabric) && !nupa_slot_trunked(fabric, index))
+		nupa_trunk_tell(fabric, NUPA_NEWS_SLOT, index, 0);
 }
 
 void nupa_slot_flush_queue(const struct nupa_fabric *fabric, const struct nupa_slot *slot)
@@ -46,6 +51,12 @@ void nupa_slot_flush_queue(const struct nupa_fabric *fabric, const struct nupa_s
 void nupa_qp_entry_flush(const struct nupa_fabric *fabric, const struct nupa_qp_entry *entry)
 {
 	nupa_flush(nupa_fabric_incoherent(fabric), NUPA_POINT_QP, entry, sizeof(*entry));
+	if (nupa_fabric_has_trunk(fabric)) {
+		const uint32_t qpn = nupa_load_relaxed(&entry->qpn);
+
+		nupa_trunk_tell(fabric, NUPA_NEWS_QP, qpn >> NUPA_QP_INDEX_BITS,
+				qpn & (NUPA_QP_MAX - 1));
+	}
 }
 
 void nupa_past_flush(const struct nupa_fabric *fabric, const void *counts, size_t bytes)

@@ -27,4 +27,24 @@ uint32_t nupa_fabric_trunk_pid(const struct nupa_fabric *fabric);
 /* Whether the trunk process lives. */
 bool nupa_trunk_alive(const struct nupa_fabric *fabric);
 
+/* Changes that the trunk is told of, since it could not find them fast enough.  None of these does
+ * anything where there is no trunk. */
+enum nupa_news {
+	NUPA_NEWS_SLOT = 1, /* a slot of ours */
+	NUPA_NEWS_QP,       /* slot, index */
+	NUPA_NEWS_CONTACT,  /* slot, the other machine's slot */
+	NUPA_NEWS_BOUND,    /* host, bucket * NUPA_CM_BUCKET_WORDS + word */
+};
+#define NUPA_NEWS(kind, place, at) ((uint32_t)(kind) << 24 | (uint32_t)(place) << 16 | (uint32_t)(at))
+#define NUPA_NEWS_KIND(word) ((uint32_t)(word) >> 24)
+#define NUPA_NEWS_PLACE(word) ((uint32_t)(word) >> 16 & 0xff)
+#define NUPA_NEWS_AT(word) ((uint32_t)(word)&0xffff)
+
+void nupa_trunk_tell(const struct nupa_fabric *fabric, enum nupa_news kind, uint32_t place,
+		     uint32_t at);
+/* Wakes the trunk if it sleeps; what it shall see was stored before, without a fence. */
+void nupa_trunk_ring(const struct nupa_fabric *fabric);
+/* Waits until all machines that are reached know what was told before: a second at most. */
+void nupa_trunk_settle(const struct nupa_fabric *fabric);
+
 #endif

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/explain.h"
 #include "segment/coherence.h"
+#include "segment/slot/machine.h"
 #include "segment/slot/slot.h"
 
 #include <errno.h>
@@ -39,6 +40,8 @@ void nupa_fabric_announce(struct nupa_fabric *fabric)
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
 		if (NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) == NUPA_SLOT_LIVE)
 			nupa_slot_ring(fabric, &fabric->slots[slot]);
+	if (nupa_fabric_has_trunk(fabric))
+		nupa_trunk_ring(fabric);
 }
 
 /* Whether no process lives there that could be waited for. */
@@ -46,7 +49,8 @@ static bool is_out_of_reach(const struct nupa_fabric *fabric, uint32_t slot)
 {
 	const uint64_t claim = nupa_slot_claim(&fabric->slots[slot]);
 
-	return NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE || !nupa_slot_alive(fabric, slot, claim) ||
+	return NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE || nupa_slot_trunked(fabric, slot) ||
+	       !nupa_slot_alive(fabric, slot, claim) ||
 	       (!nupa_slot_elsewhere(fabric, claim) && nupa_process_stopped(NUPA_CLAIM_PID(claim)));
 }
 

@@ -2,6 +2,7 @@
  * Slots: whether the process that has one lives, and how it is woken. */
 #include "base/atomics.h"
 #include "segment/bell.h"
+#include "segment/slot/machine.h"
 #include "segment/slot/slot.h"
 
 #include <limits.h>
@@ -23,6 +24,8 @@ bool nupa_slot_alive(const struct nupa_fabric *fabric, uint32_t index, uint64_t 
 	uint64_t start_time = 0;
 
 	if (NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE) {
+		if (nupa_slot_trunked(fabric, index)) /* our trunk says so */
+			return nupa_trunk_alive(fabric);
 		if (nupa_life_is_over(slot))
 			return false;
 		start_time = nupa_load_relaxed(&slot->start_time);
