@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A carrier between trunks of this process, for tests: in order, and cut when a test says so. */
+#ifndef NUPA_TESTS_TRUNK_LOOP_H
+#define NUPA_TESTS_TRUNK_LOOP_H
+
+#include "trunk/carrier.h"
+
+#include <stdint.h>
+
+#define LOOP_MACHINES 3u
+
+struct loop; /* the network */
+
+struct loop *loop_new(void);
+void loop_free(struct loop *loop);
+/* The carrier of a machine's trunk, which frees it; again after that. */
+struct nupa_carrier *loop_carrier(struct loop *loop, uint32_t machine);
+/* The connections of a machine end, and none is made until it is joined. */
+void loop_cut(struct loop *loop, uint32_t machine);
+void loop_join(struct loop *loop, uint32_t machine);
+/* Puts a packet of these bytes into what the machine receives from the other. */
+void loop_forge(struct loop *loop, uint32_t from, uint32_t to, const void *bytes, uint32_t n);
+
+#endif
