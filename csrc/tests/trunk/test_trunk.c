@@ -2,7 +2,10 @@
  * Two machines and the trunk between them: programs do what they do on one machine. */
 #include "tests/trunk/two.h"
 
+#include <errno.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #define SMALL_BYTES 8u
 #define LARGE_BYTES 200000u /* several times the DMA ring */
@@ -62,4 +65,147 @@ TEST(messages_pass_between_two_machines)
 TEST(messages_pass_between_two_machines_by_ucx)
 {
 	work(true);
+}
+
+static void *kill_later(void *arg)
+{
+	two_stop(arg, 1);
+	return NULL;
+}
+
+/* What is sent to a machine that is lost fails. */
+static void expect_loss(struct end *end)
+{
+	end_start(end, IBV_WR_SEND, 9, 0, SMALL_BYTES);
+	cq_expect(end->send_cq, 9, IBV_WC_RETRY_EXC_ERR);
+}
+
+static uint32_t port_state(const struct machine *machine, uint32_t host)
+{
+	return nupa_load_acquire(&machine->fabric->ports[test_fabric_port(host)].state);
+}
+
+TEST(a_machine_that_is_lost_is_a_port_that_goes_down_and_partners_that_fail)
+{
+	struct two *two = two_up(false);
+	struct end *a, *b;
+
+	two_connect(two, &end_defaults, &a, &b);
+	send_one(a, b, SMALL_BYTES, 1);
+	CHECK_EQ(port_state(&two->machines[0], 1), NUPA_PORT_ACTIVE);
+	loop_cut(two->loop, 1);
+	two_await(two, NUPA_MACHINE_DOWN);
+	CHECK_EQ(port_state(&two->machines[0], 1), NUPA_PORT_DOWN);
+	CHECK_EQ(port_state(&two->machines[1], 0), NUPA_PORT_DOWN);
+	CHECK_EQ(port_state(&two->machines[1], 1), NUPA_PORT_ACTIVE);
+	expect_loss(a);
+	expect_loss(b);
+	pair_close(a, b);
+	two_free(two);
+}
+
+TEST(processes_that_stay_meet_again_when_the_machine_comes_back)
+{
+	struct two *two = two_up(false);
+	struct end *a, *b, *c, *d;
+
+	two_connect(two, &end_defaults, &a, &b);
+	for (uint32_t i = 0; i < 3; i++) {
+		send_one(a, b, SMALL_BYTES, 1);
+		loop_cut(two->loop, 1);
+		two_await(two, NUPA_MACHINE_DOWN);
+		expect_loss(a);
+		expect_loss(b);
+		loop_join(two->loop, 1);
+		two_await(two, NUPA_MACHINE_UP);
+		CHECK_EQ(port_state(&two->machines[0], 1), NUPA_PORT_ACTIVE);
+		two_connect(two, &end_defaults, &c, &d);
+		pair_close(a, b);
+		a = c;
+		b = d;
+		converse(a, b);
+	}
+	pair_close(a, b);
+	two_free(two);
+}
+
+TEST(a_trunk_that_ends_is_a_loss_on_both_machines)
+{
+	struct two *two = two_up(false);
+	struct end *a, *b;
+	pthread_t thread;
+
+	two_connect(two, &end_defaults, &a, &b);
+	send_one(a, b, SMALL_BYTES, 1);
+	CHECK_EQ(pthread_create(&thread, NULL, kill_later, two), 0);
+	expect_loss(a);
+	expect_loss(b);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	pair_close(a, b);
+	two_start(two, 1);
+	two_await(two, NUPA_MACHINE_UP);
+	two_connect(two, &end_defaults, &a, &b);
+	converse(a, b);
+	pair_close(a, b);
+	two_free(two);
+}
+
+TEST(machines_of_two_fabrics_refuse_each_other)
+{
+	struct two *two = two_new(false);
+
+	nupa_fabric_put(two->machines[1].fabric);
+	two->machines[1].fabric = two_fabric(1, 43);
+	two_start(two, 0);
+	two_start(two, 1);
+	two_await(two, NUPA_MACHINE_REFUSED);
+	two_free(two);
+}
+
+TEST(a_host_of_another_machine_takes_no_process)
+{
+	struct two *two = two_up(false);
+	char why[256] = "";
+
+	errno = 0;
+	CHECK(!nupa_open_host(two->machines[0].fabric, 1, NUPA_MOVER_NONE, why, sizeof(why)));
+	CHECK_EQ(errno, EREMOTE);
+	CHECK(strstr(why, "another machine"));
+	two_free(two);
+}
+
+TEST(a_second_trunk_of_a_machine_is_refused)
+{
+	/* That of another process: its pid is ours here, so a child asks. */
+	struct two *two = two_up(false);
+	struct nupa_trunk *trunk;
+	char why[256] = "";
+	pid_t child = fork();
+
+	if (child == 0) {
+		struct loop *loop = loop_new();
+
+		_exit(nupa_trunk_new(two->machines[0].fabric, loop_carrier(loop, 0), &trunk, why,
+				     sizeof(why)) != -EBUSY);
+	}
+	CHECK_CHILD(child);
+	two_free(two);
+}
+
+TEST(a_trunk_with_nothing_to_do_sleeps)
+{
+	const struct timespec second = { .tv_sec = 1 };
+	struct timespec before, after;
+	struct two *two = two_up(false);
+	clockid_t clock;
+	uint64_t used_ns;
+
+	CHECK_EQ(pthread_getcpuclockid(two->machines[0].thread, &clock), 0);
+	clock_gettime(clock, &before);
+	nanosleep(&second, NULL);
+	clock_gettime(clock, &after);
+	used_ns = (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000u + (uint64_t)after.tv_nsec -
+		  (uint64_t)before.tv_nsec;
+	CHECK(used_ns < 10000000u);
+	two_free(two);
 }

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A machine that sends nonsense: it costs the connection to that machine, and writes nothing but
+ * what is that machine's.  Both trunks are turned by hand, in one thread. */
+#include "tests/trunk/two.h"
+
+#include "region/slot_life.h"
+#include "segment/slot/machine.h"
+#include "segment/slot/slot.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROUNDS 30000u
+#define SEED UINT64_C(0x6b6e757274)
+
+static uint64_t random_state;
+
+static uint32_t any(uint32_t below)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return (uint32_t)(random_state >> 16) % below;
+}
+
+static void open_by_hand(struct two *two, uint32_t machine)
+{
+	char why[256] = "";
+
+	CHECK_EQ(nupa_trunk_new(two->machines[machine].fabric, loop_carrier(two->loop, machine),
+				&two->machines[machine].trunk, why, sizeof(why)),
+		 0);
+}
+
+static void turn_both(struct two *two)
+{
+	uint64_t due_ns;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		struct nupa_trunk *trunk = two->machines[i].trunk;
+
+		trunk->peers[!i].retry_ns = 0;
+		(void)nupa_trunk_turn(trunk, &due_ns);
+	}
+}
+
+static struct nupa_peer *peer_of(struct two *two)
+{
+	return &two->machines[0].trunk->peers[1];
+}
+
+static void meet_again(struct two *two)
+{
+	const uint64_t until_ns = test_now_ns() + WAIT_NS;
+
+	while (!peer_of(two)->up || !two->machines[1].trunk->peers[0].up) {
+		CHECK(test_now_ns() < until_ns);
+		turn_both(two);
+	}
+}
+
+/* Numbers that are right, nearly right, and wrong. */
+static uint32_t number(void)
+{
+	static const uint32_t numbers[] = { 0, 1, 2, 4, 5, 6, 8, 9, 63, 64, 255, 256, 1023, 1024 };
+	const uint32_t kind = any(8);
+
+	if (kind == 0)
+		return any(UINT32_MAX);
+	if (kind == 1)
+		return UINT32_MAX - any(3);
+	return kind < 4 ? any(10) : numbers[any(sizeof(numbers) / sizeof(numbers[0]))];
+}
+
+/* A slot of theirs as it might be, so that the rest is reached. */
+static void forge_slot(struct nupa_record_slot *record)
+{
+	record->slot = 5 + any(4);
+	record->state = any(4) ? NUPA_SLOT_LIVE : NUPA_SLOT_FREE;
+	record->epoch = 1 + any(3);
+	record->pid = 77;
+	record->host = 1;
+	record->qp_limit = any(2) ? 256 : number();
+}
+
+static uint32_t forge(uint8_t *data)
+{
+	struct nupa_record *record = (struct nupa_record *)(void *)data;
+	uint32_t *words = (uint32_t *)(void *)(data + sizeof(*record));
+	const uint32_t n = 2 * any(60);
+
+	for (uint32_t i = 0; i < n; i++)
+		words[i] = number();
+	*record = (struct nupa_record){ .bytes = (uint32_t)sizeof(*record) + 4 * n,
+					.kind = (uint16_t)any(NUPA_RECORD_KINDS + 1) };
+	if (record->kind == NUPA_RECORD_HELLO && any(100))
+		record->kind = NUPA_RECORD_LINES;
+	if (record->kind == NUPA_RECORD_SLOT && record->bytes >= sizeof(struct nupa_record_slot))
+		forge_slot((struct nupa_record_slot *)(void *)data);
+	if (n >= 2 && record->kind != NUPA_RECORD_SLOT && any(4)) { /* from theirs to ours */
+		words[0] = 5 + any(4);
+		words[1] = 1 + any(4);
+	}
+	if (record->kind == NUPA_RECORD_OPEN && n >= 4 && any(4)) {
+		words[2] = 1 + any(3);
+		words[3] = 1;
+	}
+	if (record->kind == NUPA_RECORD_LINES && n >= 20) {
+		words[2] = 1; /* one line, whose tag may be right */
+		words[4] = 1;
+		((uint8_t *)&words[5])[1] = (uint8_t)any(256);
+	}
+	if (any(50) == 0)
+		record->bytes = number();
+	return any(50) ? (uint32_t)sizeof(*record) + 4 * n : number() % NUPA_PACKET_BYTES;
+}
+
+/* What no other machine may change, of the slots with a process: claims and tables. */
+static uint64_t sum_of_ours(const struct nupa_fabric *fabric)
+{
+	const uint8_t *superblock = (const uint8_t *)fabric->sb;
+	uint64_t sum = 0;
+
+	for (uint32_t slot = 1; slot < 5; slot++) {
+		const struct nupa_slot *entry = &fabric->slots[slot];
+
+		sum = sum * 31 + nupa_slot_claim(entry);
+		sum = sum * 31 + entry->host + entry->qp_limit + entry->mr_limit;
+		for (uint32_t to = 0; to < 5; to++)
+			sum = sum * 31 + entry->contact[to];
+	}
+	for (size_t i = 0; i < offsetof(struct nupa_superblock, port_epoch); i++)
+		sum = sum * 31 + superblock[i];
+	return sum * 31 + fabric->ports[test_fabric_port(0)].state;
+}
+
+TEST(forged_records_write_nothing_of_ours)
+{
+	static _Alignas(64) uint8_t data[NUPA_PACKET_BYTES];
+	struct two *two = two_new(false);
+	struct end *end;
+	uint64_t sum;
+
+	random_state = SEED ^ (uint64_t)time(NULL) << 20;
+	printf("seed %#llx\n", (unsigned long long)random_state);
+	open_by_hand(two, 0);
+	open_by_hand(two, 1);
+	end = end_open(two->machines[0].fabric, &end_defaults);
+	meet_again(two);
+	sum = sum_of_ours(two->machines[0].fabric);
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		const uint32_t bytes = forge(data);
+
+		nupa_peer_events.received(two->machines[0].trunk, 1, peer_of(two)->link, data,
+					  bytes);
+		if (i % 64 == 0)
+			turn_both(two);
+		if (!peer_of(two)->known)
+			meet_again(two);
+		if (i % 1024 == 0)
+			CHECK_EQ(sum_of_ours(two->machines[0].fabric), sum);
+	}
+	CHECK_EQ(sum_of_ours(two->machines[0].fabric), sum);
+	end_close(end);
+	for (uint32_t i = 0; i < 2; i++)
+		nupa_trunk_close(two->machines[i].trunk);
+	two_free(two);
+}
