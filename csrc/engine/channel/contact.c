@@ -144,8 +144,8 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->peer_mrs = (struct nupa_mr_entry *)(void *)(arena + map.mrs_off);
 	channel->flow = &engine->flows[host];
 	channel->wired = nupa_wire_of_host(engine->fabric, host) >= 0;
-	channel->fence = engine->polls_bell || !engine->membarrier || channel->wired ||
-			 channel->trunked;
+	channel->fence =
+	    engine->polls_bell || !engine->membarrier || channel->wired || channel->trunked;
 	channel->path_epoch = nupa_load_acquire(engine->fabric->port_epoch) - 1;
 	channel->pkeys_seen = nupa_pkey_sum(engine->fabric, host);
 	nupa_list_init(&channel->refusals);

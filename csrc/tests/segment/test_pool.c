@@ -134,7 +134,7 @@ static bool write_text(const char *file, const char *text)
 	return written;
 }
 
-/* A tmpfs of 72 KiB in a mount namespace of our own; false where that is not allowed. */
+/* A small tmpfs in a mount namespace of our own; false where that is not allowed. */
 static bool mount_small_tmpfs(void)
 {
 	char uid_map[32], gid_map[32];
@@ -147,7 +147,7 @@ static bool mount_small_tmpfs(void)
 	     !write_text("/proc/self/gid_map", gid_map)))
 		return false;
 	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-	       mount("none", segment_folder, "tmpfs", 0, "size=88k") == 0;
+	       mount("none", segment_folder, "tmpfs", 0, "size=104k") == 0;
 }
 
 TEST(a_full_file_system_is_an_error_and_leaves_no_file)
