@@ -8,6 +8,7 @@
  * one again before it is refused. */
 #define SEEK_NS UINT64_C(100000000)
 #define SEEK_AGAIN_NS UINT64_C(500000)
+#define SEEK_FAR_NS UINT64_C(10000000) /* over a wire: ask the far side again */
 
 /* --- connecting ---------------------------------------------------------------------- */
 
@@ -58,7 +59,7 @@ static struct nupa_channel *find_peer(struct nupa_cm_id *id)
 	}
 }
 
-static bool seeks_on(struct nupa_cm_id *id)
+static bool seeks_on(struct nupa_cm_id *id, uint64_t again_ns)
 {
 	struct nupa_engine *engine = id->engine;
 	uint64_t now_ns = engine->now_ns();
@@ -68,7 +69,7 @@ static bool seeks_on(struct nupa_cm_id *id)
 	if (now_ns >= id->seek_until_ns)
 		return false;
 	if (!engine->cm->seek_at_ns) {
-		engine->cm->seek_at_ns = now_ns + SEEK_AGAIN_NS;
+		engine->cm->seek_at_ns = now_ns + again_ns;
 		cm_timer_at(engine, engine->cm->seek_at_ns);
 		nupa_port_wake(engine);
 	}
@@ -88,7 +89,7 @@ void cm_request(struct nupa_cm_id *id)
 	path = nupa_path_up(engine, id->dst_host) &&
 	       nupa_pkey_shared(engine->fabric, engine->host, id->dst_host) >= 0;
 	id->peer = path ? find_peer(id) : NULL;
-	id->unsent = !path || (!id->peer && seeks_on(id));
+	id->unsent = !path || (!id->peer && seeks_on(id, SEEK_AGAIN_NS));
 	if (id->unsent) {
 		engine->cm->unsent++;
 		return;
@@ -99,6 +100,16 @@ void cm_request(struct nupa_cm_id *id)
 	}
 	cm_wire_of(id, &wire);
 	cm_send_id(id, datagrams(id) ? CM_SIDR_REQ : CM_REQ, 0, &wire);
+}
+
+bool cm_request_later(struct nupa_cm_id *id)
+{
+	if (!id->peer || !id->peer->wired || id->unsent ||
+	    (id->state != CM_REQ_SENT && id->state != CM_SIDR_SENT) || !seeks_on(id, SEEK_FAR_NS))
+		return false;
+	id->unsent = true;
+	id->engine->cm->unsent++;
+	return true;
 }
 
 static int connect_locked(struct nupa_cm_id *id, const struct nupa_cm_param *param)

@@ -345,6 +345,8 @@ void cm_wire_of(const struct nupa_cm_id *id, struct cm_wire *wire);
 
 /* connect.c */
 void cm_request(struct nupa_cm_id *id);
+/* The far side of a wire has no listener, and may have one soon: whether it is asked again. */
+bool cm_request_later(struct nupa_cm_id *id);
 
 /* repeat.c */
 void cm_remember(struct nupa_cm_id *id);

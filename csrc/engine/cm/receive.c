@@ -186,6 +186,8 @@ static void handle_reject(struct nupa_cm_id *id, const struct nupa_msg *msg,
 	if (id->state != CM_REQ_SENT && id->state != CM_REQ_RECEIVED && id->state != CM_REP_SENT &&
 	    id->state != CM_REP_RECEIVED && id->state != CM_ESTABLISHED)
 		return;
+	if (msg->timer == CM_REJ_INVALID_SERVICE && cm_request_later(id))
+		return;
 	cm_stop_waiting(id);
 	cm_enter(id, CM_CLOSED);
 	event = id->user ? cm_event_new(id, RDMA_CM_EVENT_REJECTED, msg->timer) : NULL;
@@ -219,6 +221,8 @@ static void handle_datagram_reply(struct nupa_cm_id *id, const struct nupa_msg *
 	struct nupa_cm_event *event;
 
 	if (id->state != CM_SIDR_SENT || (msg->timer == CM_SIDR_OK && !wire))
+		return;
+	if (msg->timer == CM_SIDR_UNSUPPORTED && cm_request_later(id))
 		return;
 	cm_stop_waiting(id);
 	cm_enter(id, msg->timer == CM_SIDR_OK ? CM_SIDR_DONE : CM_CLOSED);

@@ -212,6 +212,37 @@ TEST(the_address_in_the_fabric_is_another_name_of_the_host)
 	connection(false, "", "10.0.0.2");
 }
 
+/* A request asks for a listener for 100 ms. */
+static void seek_in_vain(struct scene *s)
+{
+	net_settle(s->net);
+	cm_expect_none(active(s));
+	for (uint32_t i = 0; i < 11; i++)
+		net_pass(s->net, 10000000);
+}
+
+TEST(a_listener_that_comes_soon_is_found)
+{
+	struct scene s = scene_open(RDMA_PS_TCP, false, "", NULL);
+	const uint16_t port = cm_port(s.listener);
+
+	cm_destroy(s.listener);
+	ask(&s, "");
+	net_settle(s.net);
+	net_pass(s.net, 10000000);
+	cm_expect_none(active(&s));
+	s.listener = cm_id(&s.net->side[1], RDMA_PS_TCP);
+	CHECK_EQ(cm_bind(s.listener, "", port), 0);
+	CHECK_EQ(rdma_listen(s.listener, 0), 0);
+	net_pass(s.net, 10000000);
+	hear(&s);
+	CHECK_EQ(rdma_accept(s.server, NULL), 0);
+	cm_expect_ack(active(&s), s.client, RDMA_CM_EVENT_ESTABLISHED, 0);
+	cm_expect_ack(passive(&s), s.server, RDMA_CM_EVENT_ESTABLISHED, 0);
+	end(&s);
+	scene_close(&s);
+}
+
 TEST(nobody_listens_at_another_port)
 {
 	struct scene s = scene_open(RDMA_PS_TCP, false, "", NULL);
@@ -219,12 +250,14 @@ TEST(nobody_listens_at_another_port)
 	cm_destroy(s.listener);
 	s.listener = cm_listener(&s.net->side[1], RDMA_PS_UDP, "");
 	ask(&s, "");
+	seek_in_vain(&s);
 	cm_expect_ack(active(&s), s.client, RDMA_CM_EVENT_REJECTED, CM_REJ_INVALID_SERVICE);
 	scene_close(&s);
 	s = scene_open(RDMA_PS_UDP, false, "", NULL);
 	cm_destroy(s.listener);
 	s.listener = cm_listener(&s.net->side[1], RDMA_PS_TCP, "");
 	ask(&s, "");
+	seek_in_vain(&s);
 	cm_expect_ack(active(&s), s.client, RDMA_CM_EVENT_UNREACHABLE, CM_SIDR_UNSUPPORTED);
 	scene_close(&s);
 }

@@ -139,10 +139,19 @@ void net_last(struct net *net, int from, enum nupa_cm_attribute attribute, struc
 	pthread_mutex_unlock(&net->mutex);
 }
 
-/* Only cm_pass makes timers expire. */
-static uint64_t no_time_passes(void)
+static uint64_t clock_ns = 1000000000;
+
+static uint64_t clock_of_test(void)
 {
-	return 1000000000;
+	return __atomic_load_n(&clock_ns, __ATOMIC_RELAXED);
+}
+
+void net_pass(struct net *net, uint64_t ns)
+{
+	__atomic_fetch_add(&clock_ns, ns, __ATOMIC_RELAXED);
+	for (int i = 0; i < 2; i++)
+		cm_pass(&net->side[i], 0);
+	net_settle(net);
 }
 
 /* --- both sides ---------------------------------------------------------------------- */
@@ -178,7 +187,7 @@ static void open_side(struct net *net, int i, bool ipv6, uint32_t mtu_bytes)
 	net->ops[i] = *net->engine[i]->ops;
 	net->ops[i].send_mad = send_mad;
 	net->engine[i]->ops = &net->ops[i];
-	net->engine[i]->now_ns = no_time_passes;
+	net->engine[i]->now_ns = clock_of_test;
 	nupa_engine_unlock(net->engine[i]);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Two fabrics with a wire between them, in this process.  A thread is the network and both keepers:
  * it steers each datagram of QP 1 as keepers do, unless the test takes it away.  Time stands still:
- * timers expire by cm_pass alone. */
+ * timers expire by net_pass and cm_pass alone. */
 #ifndef NUPA_TESTS_WIRE_NET_H
 #define NUPA_TESTS_WIRE_NET_H
 
@@ -39,6 +39,8 @@ struct net {
 /* The addresses are 192.0.2.1 and 192.0.2.2, or 2001:db8::1 and ::2. */
 struct net *net_open(bool ipv6, uint32_t mtu0_bytes, uint32_t mtu1_bytes);
 void net_close(struct net *net);
+/* So much time passes for both sides. */
+void net_pass(struct net *net, uint64_t ns);
 /* All that was sent has arrived. */
 void net_settle(struct net *net);
 uint32_t net_sent(struct net *net, int from, enum nupa_cm_attribute attribute);
