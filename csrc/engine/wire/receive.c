@@ -42,6 +42,11 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 		packet.flags |= NUPA_ROCE_ICRC_RIGHT;
 	else
 		__atomic_fetch_add(&wire->entry->icrc_errors, 1, __ATOMIC_RELAXED);
+	/* An invalid request is answered by a NAK; nothing answers an invalid answer. */
+	if (!nupa_opcode(packet.opcode).request && !nupa_roce_valid(&packet)) {
+		__atomic_fetch_add(&wire->entry->malformed, 1, __ATOMIC_RELAXED);
+		return;
+	}
 	if (is_ours(wire, &packet)) {
 		if (!(packet.flags & NUPA_ROCE_ICRC_RIGHT) || !nupa_wire_congested(wire, &packet))
 			(void)nupa_inject_by_wire(wire->engine, wire->host, &packet, payload);

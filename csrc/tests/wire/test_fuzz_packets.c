@@ -116,6 +116,7 @@ static void open_target(struct target *t, struct end *end, const struct keeper *
 				      .sin_port = htons(NUPA_ROCE_PORT),
 				      .sin_addr = keeper->local };
 	t->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	CHECK(t->fd >= 0);
 	CHECK_EQ(setsockopt(t->fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover)), 0);
 	CHECK_EQ(bind(t->fd, (const struct sockaddr *)&local, sizeof(local)), 0);
 	CHECK_EQ(getsockname(t->fd, (struct sockaddr *)&local, &length), 0);
