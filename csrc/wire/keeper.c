@@ -289,7 +289,8 @@ int nupa_keeper_add(struct nupa_keeper *keeper, uint32_t host, const uint8_t rem
 				    "this fabric has %u wires, as many as it can: remove one",
 				    NUPA_WIRES_MAX);
 	if (!nupa_medium_of(medium))
-		return nupa_explain(-EINVAL, why, why_bytes, "there is no medium %u", medium);
+		return nupa_explain(-EINVAL, why, why_bytes,
+				    "this version has no wires of medium %u: choose udp", medium);
 	if (strlen(path) >= NUPA_WIRE_SOCKET_BYTES)
 		return nupa_explain(-ENAMETOOLONG, why, why_bytes,
 				    "the socket %s has a longer path than %u bytes: choose a "

@@ -25,7 +25,8 @@ examples:
 _UP_EPILOG = """\
 If no fabric is up, one is made (two hosts, one switch), which `nupa net down` removes again.
 Interfaces that are up stay as they are.  Broken ones are repaired: a dead pump is replaced, a
-namespace that vanished is made again.  If a step fails, all that was made is removed.
+namespace that vanished is made again.  If a step fails, all that was made is removed.  A host that
+is a wire (`nupa wire`) gets none: wires carry RDMA, and no IP of nupa_net0.
 
 examples:
   nupa net up
