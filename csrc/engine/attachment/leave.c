@@ -42,6 +42,9 @@ static void close_all(struct nupa_engine *engine, uint64_t deadline_ns)
 		struct nupa_channel *channel =
 		    peer == engine->slot_index ? NULL : engine->channels[peer];
 
+		if (channel && channel->wired) /* a network takes what it takes */
+			continue;
+
 		while (channel && !channel->broken && !nupa_tx_drained(&channel->tx) &&
 		       !closed_by_peer(engine, channel) && nupa_channel_process_alive(channel) &&
 		       nupa_clock_ns() < deadline_ns) {

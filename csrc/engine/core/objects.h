@@ -234,12 +234,14 @@ struct nupa_job {
 	uint32_t total_bytes;
 	uint32_t sent_bytes;
 	bool is_atomic;
-	bool again; /* it was answered before, as far as we know */
+	bool is_bare; /* and gives no value back: an ATOMIC WRITE or FLUSH */
+	bool again;   /* it was answered before, as far as we know */
 };
 
 /* The result of an atomic: it is executed once, however often it comes. */
 struct nupa_answer {
 	uint32_t psn;
+	bool is_bare;
 	uint64_t original;
 };
 

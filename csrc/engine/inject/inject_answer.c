@@ -95,6 +95,14 @@ static void judge_read_response(struct nupa_judged *j, struct nupa_msg *msg)
 
 	msg->op = NUPA_OP_READ_RESP;
 	msg->length_bytes = packet->payload_bytes;
+	if (wqe && !nupa_is_fetching_op(wqe->opcode) && !packet->payload_bytes &&
+	    packet->psn == wqe->first_psn) { /* A19: an ATOMIC WRITE or FLUSH */
+		msg->op = NUPA_OP_ATOMIC_RESP;
+		msg->syndrome = NUPA_ATOMIC_BARE;
+		nupa_judged_record(j, msg);
+		nupa_requester_atomic_resp(qp, msg);
+		return;
+	}
 	if (!wqe || wqe->opcode != IBV_WR_RDMA_READ ||
 	    nupa_psn_diff(packet->psn, wqe->first_psn) < 0 ||
 	    nupa_psn_diff(packet->psn, qp->next_psn) >= 0) {

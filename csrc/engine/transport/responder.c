@@ -104,7 +104,7 @@ static int flush_access(uint64_t placement)
  * processors and the check of the key remain. */
 static bool handle_flush(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
-	struct nupa_job job = { .psn = msg->psn, .is_atomic = true };
+	struct nupa_job job = { .psn = msg->psn, .is_atomic = true, .is_bare = true };
 	const struct nupa_mr *mr = nupa_mr_find(qp->engine, msg->atomic.rkey);
 	int access = flush_access(msg->atomic.swap);
 	bool whole = msg->atomic.swap >> 8 == IBV_FLUSH_MR;
@@ -137,7 +137,9 @@ static bool execute_atomic(const struct nupa_msg *msg, uint64_t *word, uint64_t 
 
 static bool handle_atomic(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
-	struct nupa_job job = { .psn = msg->psn, .is_atomic = true };
+	struct nupa_job job = { .psn = msg->psn,
+				.is_atomic = true,
+				.is_bare = msg->atomic.kind == NUPA_ATOMIC_WRITE };
 	int access = msg->atomic.kind == NUPA_ATOMIC_WRITE ? IBV_ACCESS_REMOTE_WRITE
 							   : IBV_ACCESS_REMOTE_ATOMIC;
 	uint64_t *word;

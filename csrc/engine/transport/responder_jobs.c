@@ -90,6 +90,7 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		if (unlikely(channel->wired))
 			msg->psn = nupa_psn_add(job->psn, job->sent_bytes / nupa_qp_mtu_bytes(qp));
 		msg->length_bytes = chunk;
+		msg->syndrome = job->is_bare ? NUPA_ATOMIC_BARE : 0;
 		msg->original = job->raddr;
 		msg->total_bytes = job->total_bytes;
 		msg->offset_bytes = job->sent_bytes;
@@ -113,7 +114,7 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 void nupa_responder_remember(struct nupa_qp *qp, const struct nupa_job *job)
 {
 	qp->answers->given[qp->n_answers++ % NUPA_RD_ATOMIC_MAX] =
-	    (struct nupa_answer){ job->psn, job->raddr };
+	    (struct nupa_answer){ job->psn, job->is_bare, job->raddr };
 }
 
 static const struct nupa_answer *find_answer(const struct nupa_qp *qp, uint32_t psn)
@@ -180,6 +181,7 @@ void nupa_responder_answer_again(struct nupa_qp *qp, const struct nupa_msg *msg)
 		return;
 	if (answer) {
 		job.is_atomic = true;
+		job.is_bare = answer->is_bare;
 		job.raddr = answer->original;
 	} else {
 		job.rkey = msg->reth.rkey;

@@ -189,7 +189,11 @@ bool nupa_wire_packet(const struct nupa_wire *wire, const struct nupa_msg *msg,
 		*payload = beside;
 		break;
 	case NUPA_OP_ATOMIC_RESP:
-		begin(wire, qp, msg, msg->psn, OPERATION_ATOMIC_ACK, packet);
+		/* A19: what gives no value back is answered as a READ of no bytes. */
+		begin(wire, qp, msg, msg->psn,
+		      msg->syndrome == NUPA_ATOMIC_BARE ? OPERATION_READ_RESP_ONLY
+							: OPERATION_ATOMIC_ACK,
+		      packet);
 		packet->original = msg->original;
 		break;
 	case NUPA_OP_ACK:

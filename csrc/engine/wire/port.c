@@ -294,11 +294,15 @@ void nupa_wires_stop(struct nupa_engine *engine)
 	nupa_engine_lock(engine);
 	for (wire = engine->wires; wire; wire = wire->next)
 		stop(wire);
+	wire = engine->wires;
+	engine->wires = NULL;
 	nupa_engine_unlock(engine);
-	while ((wire = engine->wires)) {
-		engine->wires = wire->next;
+	while (wire) {
+		struct nupa_wire *next = wire->next;
+
 		pthread_join(wire->thread, NULL);
 		free_wire(wire);
+		wire = next;
 	}
 }
 

@@ -12,9 +12,9 @@
  * returns its identification. */
 static uint16_t join(struct nupa_wire *wire, uint32_t bytes)
 {
-	struct nupa_wire_group *group = &wire->groups[wire->n_groups - 1];
+	struct nupa_wire_group *group = wire->n_groups ? &wire->groups[wire->n_groups - 1] : NULL;
 
-	if (wire->segments && wire->n_groups && group->n < GROUP_PACKETS &&
+	if (wire->segments && group && group->n < GROUP_PACKETS &&
 	    group->bytes == group->n * group->segment && bytes <= group->segment &&
 	    group->bytes + bytes <= GROUP_BYTES) {
 		group->bytes += bytes;
@@ -180,8 +180,10 @@ static bool send_batch(struct nupa_wire *wire)
 		if (errno == EINTR)
 			continue;
 		if (errno == EAGAIN || errno == EWOULDBLOCK || cannot_segment(wire, done)) {
-			wire->blocked = errno == EAGAIN || errno == EWOULDBLOCK;
-			wire->segments &= wire->blocked;
+			const bool full = errno == EAGAIN || errno == EWOULDBLOCK;
+
+			nupa_store_relaxed(&wire->blocked, full); /* the thread looks */
+			wire->segments &= full;
 			put_back(wire, done);
 			break;
 		}
@@ -201,7 +203,7 @@ void nupa_wire_flush(struct nupa_wire *wire)
 
 	if (!wire->channel)
 		return;
-	wire->blocked = false;
+	nupa_store_relaxed(&wire->blocked, false);
 	while (more && !wire->blocked) {
 		while (more && wire->n_out + 2 <= NUPA_WIRE_BATCH)
 			more = take(wire);

@@ -89,6 +89,9 @@ struct nupa_injected {
 	uint32_t verdict, reason, syndrome, expected_psn;
 };
 
+/* ATOMIC_RESP: syndrome is 0, or this: there is no value. */
+#define NUPA_ATOMIC_BARE 1u
+
 /* XRC requests: ack_psn is the number of the SRQ; syndrome is 0 or this: PSNs start here. */
 #define NUPA_XRC_RESYNC 1u
 

@@ -41,6 +41,22 @@ TEST(atomics_are_executed_once)
 	wired_close(&wired);
 }
 
+TEST(an_atomic_write_is_answered)
+{
+	const struct end_options options = end_defaults;
+	const uint64_t value = 0x1122334455667788;
+	struct wired wired;
+	struct request request;
+
+	wired_open(&wired, &options, 4096);
+	memcpy(wired.end_a->memory, &value, sizeof(value));
+	request = request_of(wired.end_a, IBV_WR_ATOMIC_WRITE, 5, 0, 8);
+	end_post(wired.end_a, &request);
+	cq_expect(wired.end_a->send_cq, 5, IBV_WC_SUCCESS);
+	check_memory(wired.end_b, value);
+	wired_close(&wired);
+}
+
 TEST(immediates_and_writes_with_them)
 {
 	struct end_options options = end_defaults;
