@@ -33,6 +33,8 @@ def environment(env: Mapping[str, str], cluster: Cluster) -> dict[str, str]:
     found = {
         key: value for key, value in env.items() if key in _ENVIRONMENT or key.startswith(_UCX)
     }
+    # A trunk that was killed leaves connections in TIME_WAIT, and the next one listens again.
+    found["UCX_CM_REUSEADDR"] = "y"
     found["UCX_TLS"] = cluster.trunk.transports
     if cluster.trunk.devices:
         found["UCX_NET_DEVICES"] = cluster.trunk.devices
