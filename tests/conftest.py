@@ -53,6 +53,8 @@ SLOW = (
     "programs/rdmacm/test_cm_faults.py",
     "soak/",
     "suites/",
+    "trunk/test_deaths.py",
+    "trunk/test_programs.py",
     "unit/cxl/fm/test_soak.py",
     "unit/measure/test_command.py",
     "unit/measure/test_suite.py",

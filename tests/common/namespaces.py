@@ -5,8 +5,8 @@
         left.must("ping", "-c", "1", right.ipv4)
         left.cable(plugged=False)
 
-Each has eth0 with 192.0.2.N and 2001:db8::N, N from 1, and a /sys of its own.  No root is needed
-where user namespaces are allowed.  All that runs in them is ended at the end of the block.
+Each has eth0 with 192.0.2.N and 2001:db8::N, N from 1, a /sys and a host name of its own.  No root
+is needed where user namespaces are allowed.  All that runs in them ends with the block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.programs.needs import needs
 DEADLINE_S = 40.0
 #: A holder that a killed test leaves behind ends by itself.  /sys/class/net, where UCX looks, shows
 #: the namespace in which sysfs was mounted.
-_HOLD = ("sh", "-c", "mount -t sysfs sysfs /sys && exec sleep 3600")
+_HOLD = ("sh", "-c", "mount -t sysfs sysfs /sys && hostname $0 && exec sleep 3600")
 _HOLDER = "sleep"
 _TICK_S = 0.01
 _BRIDGE = "bridge0"
@@ -105,9 +105,12 @@ def machines(count: int, *, mtu_bytes: int = ETHERNET_MTU_BYTES) -> Iterator[tup
     """Makes *count* machines; skips where no network namespace can be made."""
     ip = needs("ip", "iproute2")
     with ExitStack() as stack:
-        hub = stack.enter_context(Program([*_unshare(None), *_HOLD]))
+        hub = stack.enter_context(Program([*_unshare(None), *_HOLD, "hub"]))
         _await_exec(hub)
-        holders = [stack.enter_context(Program([*_unshare(hub.pid), *_HOLD])) for _ in range(count)]
+        holders = [
+            stack.enter_context(Program([*_unshare(hub.pid), *_HOLD, f"machine{number}"]))
+            for number in range(1, count + 1)
+        ]
         made = tuple(
             Namespace(number, holder, hub) for number, holder in enumerate(holders, start=1)
         )
@@ -154,17 +157,17 @@ def _run_all(prefix: Sequence[str], commands: Sequence[Sequence[str]]) -> None:
 
 def _unshare(beside: int | None) -> list[str]:
     """Returns the command line prefix of a new namespace, in the user namespace of *beside*."""
-    own = ["unshare", "--net", "--mount", "--"]
+    own = ["unshare", "--net", "--mount", "--uts", "--"]
     if os.geteuid() == 0:
         return own
     if beside is None:
-        return ["unshare", "--user", "--map-root-user", "--net", "--mount", "--"]
+        return ["unshare", "--user", "--map-root-user", "--net", "--mount", "--uts", "--"]
     return ["nsenter", "-t", str(beside), "--user", "--preserve-credentials", "--", *own]
 
 
 def _enter(pid: int) -> list[str]:
     user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
-    return ["nsenter", "-t", str(pid), *user, "--mount", "--net", "--wd=.", "--"]
+    return ["nsenter", "-t", str(pid), *user, "--mount", "--net", "--uts", "--wd=.", "--"]
 
 
 def _await_exec(holder: Program) -> None:
