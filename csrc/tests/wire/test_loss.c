@@ -23,14 +23,14 @@ static void mix(struct lossy *lossy, uint32_t mtu_bytes)
 	const struct end_options options = patient();
 	struct wired wired;
 	struct end *a, *b;
-	uint64_t sum;
+	uint64_t sum, random = test_seed();
 
 	wired_open_lossy(&wired, &options, mtu_bytes, lossy);
 	a = wired.end_a;
 	b = wired.end_b;
 	memset(b->memory, 0, 64);
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		const uint32_t bytes = 1 + (uint32_t)(test_random(&lossy->random) % (REGION - 1));
+		const uint32_t bytes = 1 + (uint32_t)(test_random(&random) % (REGION - 1));
 		struct request add = request_of(a, IBV_WR_ATOMIC_FETCH_AND_ADD, 4, 0, 8);
 
 		add.wr.wr.atomic.compare_add = 1;
