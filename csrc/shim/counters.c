@@ -7,6 +7,7 @@
 #include "base/atomics.h"
 #include "mad/mad.h"
 #include "segment/slot/counters.h"
+#include "segment/wire.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,4 +53,20 @@ void nupa_shim_hw_counter(const struct nupa_shim_view *view, uint32_t index, cha
 	if (!nupa_fabric_hw_counters(view->fabric, view->host, &counters))
 		memcpy(&value, (const uint8_t *)&counters + index, sizeof(value));
 	snprintf(text, bytes, "%" PRIu64 "\n", value);
+}
+
+/* Of all wires of the fabric: an entry counts for all hosts together. */
+void nupa_shim_wire_counter(const struct nupa_shim_view *view, uint32_t index, char *text,
+			    size_t bytes)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++) {
+		const struct nupa_wire_entry *entry = nupa_wire_at(view->fabric, i);
+
+		if (entry)
+			sum += nupa_load_relaxed(
+			    (const uint64_t *)(const void *)((const uint8_t *)entry + index));
+	}
+	snprintf(text, bytes, "%" PRIu64 "\n", sum);
 }

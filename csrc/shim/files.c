@@ -200,6 +200,10 @@ SAY(speed)
 /* A name of the kernel's for a counter of ours. */
 #define ALSO(at, function, which)                                                                  \
 	SAID(PORT at, nupa_shim_##function, .index = (which), .live = true)
+#define WIRE_COUNTER(name, field)                                                                  \
+	SAID(PORT "/hw_counters/" name, nupa_shim_wire_counter,                                    \
+	     .index = offsetof(struct nupa_wire_entry, field), .live = true,                       \
+	     .ethernet_only = true)
 #define PCI_BUS NUPA_SHIM_PCI_BUS "/pci_bus/4e55:00"
 #define PCI_FILE(name, which) SAID(PCI "/" name, nupa_shim_pci, .index = NUPA_SHIM_PCI_##which)
 #define LINK(at, to)                                                                               \
@@ -331,6 +335,12 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	ALSO("/hw_counters/completer_retry_err", counter, NUPA_SHIM_RETRIES),
 	ALSO("/hw_counters/out_of_seq_request", hw_counter, HW_AT(rx_out_of_sequence)),
 	ALSO("/hw_counters/rcvd_seq_err", hw_counter, HW_AT(packet_seq_err)),
+
+	/* As mlx5 names them (drivers/infiniband/hw/mlx5/counters.c). */
+	WIRE_COUNTER("np_ecn_marked_roce_packets", ecn_marked),
+	WIRE_COUNTER("np_cnp_sent", cnp_sent),
+	WIRE_COUNTER("rp_cnp_handled", cnp_handled),
+	WIRE_COUNTER("rx_icrc_encapsulated", icrc_errors),
 
 	/* The PCI device and its place. */
 	PCI_FILE("vendor", VENDOR),

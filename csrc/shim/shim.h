@@ -80,6 +80,8 @@ enum nupa_shim_counter_index {
 };
 void nupa_shim_counter(const struct nupa_shim_view *view, uint32_t index, char *text, size_t bytes);
 /* index: where in struct nupa_hw_counters. */
+void nupa_shim_wire_counter(const struct nupa_shim_view *view, uint32_t index, char *text,
+			    size_t bytes);
 void nupa_shim_hw_counter(const struct nupa_shim_view *view, uint32_t index, char *text,
 			  size_t bytes);
 

@@ -166,7 +166,6 @@ def test_a_topology_names_wires() -> None:
         ([{"host": "a", "address": "192.0.2.7", "speed": 1}], "speed"),
         ([{"host": "a", "address": "there"}], "give an IPv4 or IPv6 address"),
         ([{"host": "a", "address": "::1", "listen": "here"}], "`listen` is 'here'"),
-        ([{"host": "a", "address": "::1", "medium": "air"}], "no medium 'air'"),
         ([{"host": "a", "address": "::1"}, {"host": "a", "address": "::2"}], "a host has one"),
         ([{"host": "a", "address": "::1"}, {"host": "b", "address": "::1"}], "each needs its own"),
         (
