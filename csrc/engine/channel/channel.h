@@ -48,8 +48,8 @@ struct nupa_channel {
 	bool apart;   /* it is in a kernel that sees stores by flush and fetch alone */
 	bool wired;   /* to the keeper of a wire: messages become packets (engine/wire) */
 	uint32_t wire_mtu_bytes; /* wired: what it carries */
-	bool trunked; /* it is on another machine */
-	bool distant; /* apart or trunked: nothing reaches it but messages */
+	bool trunked;            /* it is on another machine */
+	bool distant;            /* apart or trunked: nothing reaches it but messages */
 	bool rx_open;
 	bool dma_backed; /* our DMA bytes are backed by memory */
 	bool broken;     /* the peer died, left, or wrote nonsense */

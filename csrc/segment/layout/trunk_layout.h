@@ -56,8 +56,8 @@ struct nupa_trunk_area {
 
 	/* Any process of this machine. */
 	_Alignas(NUPA_CACHE_LINE_BYTES) uint32_t sleeping; /* futex, as in struct nupa_slot */
-	uint32_t wanted;    /* fetch_add: all that was stored before is to be confirmed */
-	uint32_t deaf;       /* a process cannot ring: the trunk looks by itself */
+	uint32_t wanted; /* fetch_add: all that was stored before is to be confirmed */
+	uint32_t deaf;   /* a process cannot ring: the trunk looks by itself */
 	uint32_t pad0;
 	uint64_t news_tail; /* fetch_add: entries of `news` ever taken */
 	/* lap + 1 << 32 | NUPA_NEWS of what has changed (segment/slot/machine.h) */

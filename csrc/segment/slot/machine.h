@@ -35,7 +35,8 @@ enum nupa_news {
 	NUPA_NEWS_CONTACT,  /* slot, the other machine's slot */
 	NUPA_NEWS_BOUND,    /* host, bucket * NUPA_CM_BUCKET_WORDS + word */
 };
-#define NUPA_NEWS(kind, place, at) ((uint32_t)(kind) << 24 | (uint32_t)(place) << 16 | (uint32_t)(at))
+#define NUPA_NEWS(kind, place, at)                                                                 \
+	((uint32_t)(kind) << 24 | (uint32_t)(place) << 16 | (uint32_t)(at))
 #define NUPA_NEWS_KIND(word) ((uint32_t)(word) >> 24)
 #define NUPA_NEWS_PLACE(word) ((uint32_t)(word) >> 16 & 0xff)
 #define NUPA_NEWS_AT(word) ((uint32_t)(word)&0xffff)

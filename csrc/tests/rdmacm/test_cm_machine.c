@@ -252,8 +252,8 @@ TEST(a_guest_is_another_machine)
 	}
 	CHECK_EQ(read(ready[0], &byte, 1), 1);
 	side = cm_side_open(fabric, 0);
-	CHECK(cm_port_find(nupa_engine_of(side.context)->fabric, 1, RDMA_PS_TCP, PORT, CM_ADDR_LOOPBACK4) >
-	      0);
+	CHECK(cm_port_find(nupa_engine_of(side.context)->fabric, 1, RDMA_PS_TCP, PORT,
+			   CM_ADDR_LOOPBACK4) > 0);
 	check_refused(&side, "127.0.0.1", PORT);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
