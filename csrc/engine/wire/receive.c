@@ -22,6 +22,15 @@ static bool is_ours(const struct nupa_wire *wire, const struct nupa_roce_packet 
 	return packet->dqpn >> NUPA_QP_INDEX_BITS == wire->engine->slot_index;
 }
 
+/* As the sender of a fabric counts: all but acknowledgements. */
+static void count_received(struct nupa_wire *wire, const struct nupa_roce_packet *packet)
+{
+	const struct nupa_opcode opcode = nupa_opcode(packet->opcode);
+
+	if (opcode.request || opcode.payload || opcode.headers != NUPA_HEADER_AETH)
+		nupa_flow_rcv(wire->channel, packet->payload_bytes);
+}
+
 static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, bool kept,
 		  bool identified, const uint8_t *bytes, uint32_t n)
 {
@@ -48,6 +57,7 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 		return;
 	}
 	if (is_ours(wire, &packet)) {
+		count_received(wire, &packet);
 		if (!(packet.flags & NUPA_ROCE_ICRC_RIGHT) || !nupa_wire_congested(wire, &packet))
 			(void)nupa_inject_by_wire(wire->engine, wire->host, &packet, payload);
 	} else if (!kept) {
