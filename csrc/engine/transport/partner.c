@@ -5,6 +5,9 @@
 
 #include "engine/channel/apart.h"
 #include "segment/control/pkey.h"
+#include "segment/gid.h"
+
+#include <stdio.h>
 
 bool nupa_partner_left(const struct nupa_qp *qp)
 {
@@ -111,6 +114,22 @@ void nupa_partner_prove(struct nupa_qp *qp)
 		qp->peer_incarnation |= NUPA_PEER_UNPROVEN;
 }
 
+/* A program that means the host of a wire and takes another GID than the wire's is answered by a
+ * host here, of all likely ones by its own. */
+static void explain_missing(const struct nupa_qp *qp, const struct nupa_channel *channel)
+{
+	const struct nupa_fabric *fabric = qp->engine->fabric;
+	char advice[128] = "";
+
+	if (qp->engine->has_wires)
+		snprintf(advice, sizeof(advice),
+			 "; to the host of a wire, take the GID of the wire's address here, from "
+			 "index %d on (perftest: -x %d)",
+			 NUPA_GID_WIRE, NUPA_GID_WIRE);
+	nupa_hint("QP %u gives up (IBV_WC_RETRY_EXC_ERR), as host %s has no QP %u%s",
+		  qp->ibv.qp_num, fabric->hosts[channel->peer_host].name, qp->dest_qpn, advice);
+}
+
 void nupa_partner_explain(const struct nupa_qp *qp)
 {
 	const struct nupa_channel *channel = qp->channel;
@@ -121,10 +140,15 @@ void nupa_partner_explain(const struct nupa_qp *qp)
 	if (!channel || channel->broken || channel->wired)
 		return;
 	partner = partner_of(qp, channel);
-	if (!channel->parted && (!partner || nupa_load_relaxed(&partner->qpn) != qp->dest_qpn ||
-				 nupa_load_relaxed(&partner->state) == IBV_QPS_RESET ||
-				 of_own_partition(qp, channel, partner)))
-		return;
+	if (!channel->parted) {
+		if (!partner || nupa_load_relaxed(&partner->qpn) != qp->dest_qpn) {
+			explain_missing(qp, channel);
+			return;
+		}
+		if (nupa_load_relaxed(&partner->state) == IBV_QPS_RESET ||
+		    of_own_partition(qp, channel, partner))
+			return;
+	}
 	nupa_hint("QP %u (P_Key 0x%04x) and QP %u are not of one partition "
 		  "(IBV_WC_RETRY_EXC_ERR): the P_Keys of host %s are %s, those of host %s %s; see "
 		  "`nupa partition`",
