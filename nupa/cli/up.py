@@ -106,11 +106,17 @@ def run(args: argparse.Namespace) -> int:
 
         sweep(name)
     with Fabric.create(name, topology) as fabric:
-        hosts = fabric.hosts
+        wires = [wire.host for wire in fabric.wires]
+        hosts = [host.name for host in fabric.hosts if host.name not in wires]
         switches = len({port.node for port in fabric.ports if port.is_switch})
-        names = hosts[0].name if len(hosts) == 1 else f"{hosts[0].name} to {hosts[-1].name}"
-        print(
-            f"{name} is up: {say_count(len(hosts), 'host')} ({names}), "
-            f"{switches} {'switch' if switches == 1 else 'switches'}"
-        )
+        parts = [
+            *([f"{say_count(len(hosts), 'host')} ({_span(hosts)})"] if hosts else ()),
+            *([f"{say_count(len(wires), 'wire')} ({', '.join(wires)})"] if wires else ()),
+            f"{switches} {'switch' if switches == 1 else 'switches'}",
+        ]
+        print(f"{name} is up: {', '.join(parts)}")
     return 0
+
+
+def _span(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"

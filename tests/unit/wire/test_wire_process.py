@@ -46,7 +46,8 @@ def await_end(pid: int) -> None:
 
 
 def test_commands_make_list_and_end_wires() -> None:
-    ok("up", "--fabric", "w", "--wire", f"far0={THERE},{OWN}")
+    made = ok("up", "--fabric", "w", "--wire", f"far0={THERE},{OWN}")
+    assert made == "w is up: 2 hosts (host0 to host1), 1 wire (far0), 1 switch\n"
     try:
         done = ok("wire", "add", "host1", "--fabric", "w", "--address", ELSEWHERE, "--listen", OWN)
         assert done.startswith(f"host1 is a wire to {ELSEWHERE} from {OWN}: UDP, 1 of 65,536 ")
