@@ -6,6 +6,7 @@
 #include "tests/support/runner.h"
 #include "tests/promote/uring.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -14,6 +15,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -22,6 +24,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -185,7 +188,26 @@ static void open_files(uint32_t *n, uint32_t wanted)
 	}
 }
 
-TEST(the_proof_costs_at_most_3_microseconds_a_file)
+/* What the proof cannot do without: the kind of each open file. */
+static uint64_t look_ns(void)
+{
+	const uint64_t start_ns = cpu_ns();
+	struct dirent *entry;
+	DIR *folder = opendir("/proc/thread-self/fd");
+
+	CHECK(folder);
+	while ((entry = readdir(folder))) {
+		const int fd = atoi(entry->d_name);
+		struct stat status;
+
+		(void)fstat(fd, &status);
+		(void)fcntl(fd, F_GETFL);
+	}
+	closedir(folder);
+	return cpu_ns() - start_ns;
+}
+
+TEST(the_proof_costs_at_most_four_times_a_look_at_each_file)
 {
 	static const uint32_t numbers[] = { 4, 20, 200, 1000 };
 	struct rlimit limit;
@@ -195,7 +217,7 @@ TEST(the_proof_costs_at_most_3_microseconds_a_file)
 	limit.rlim_cur = limit.rlim_max < 1100 ? limit.rlim_max : 1100;
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		uint64_t best_ns = UINT64_MAX;
+		uint64_t best_ns = UINT64_MAX, look_best_ns = UINT64_MAX;
 
 		if (numbers[i] + 50 > limit.rlim_cur)
 			break;
@@ -206,10 +228,13 @@ TEST(the_proof_costs_at_most_3_microseconds_a_file)
 			CHECK(nupa_pins_excluded());
 			ns = cpu_ns() - start_ns;
 			best_ns = ns < best_ns ? ns : best_ns;
+			ns = look_ns();
+			look_best_ns = ns < look_best_ns ? ns : look_best_ns;
 		}
-		printf("  %4u files: %llu us\n", n, (unsigned long long)best_ns / 1000);
+		printf("  %4u files: %llu us; a look %llu us\n", n,
+		       (unsigned long long)best_ns / 1000, (unsigned long long)look_best_ns / 1000);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-		CHECK(best_ns < 100000 + n * UINT64_C(3000));
+		CHECK(best_ns < 100000 + 4 * look_best_ns);
 #endif
 	}
 }
