@@ -235,7 +235,7 @@ static void handle_change(struct nupa_engine *engine)
 	follow_port(engine);
 }
 
-void nupa_engine_flush(struct nupa_engine *engine)
+static void send_acks(struct nupa_engine *engine)
 {
 	struct nupa_list *at = engine->ack_pending.next;
 
@@ -245,6 +245,13 @@ void nupa_engine_flush(struct nupa_engine *engine)
 		nupa_responder_send_ack(container_of(at, struct nupa_qp, ack_link));
 		at = next;
 	}
+}
+
+void nupa_engine_flush(struct nupa_engine *engine)
+{
+	send_acks(engine);
+	if (unlikely(engine->wire_dirty))
+		nupa_wires_flush(engine);
 }
 
 static void run_waiting(struct nupa_engine *engine)
@@ -280,7 +287,7 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 	uint32_t handled = 0;
 
 	if (!nupa_list_empty(&engine->ack_pending))
-		nupa_engine_flush(engine);
+		send_acks(engine);
 	for (uint32_t i = 0; i < engine->n_channels; i++) {
 		struct nupa_channel *channel = engine->open[i];
 

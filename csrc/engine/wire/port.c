@@ -24,24 +24,28 @@
 
 /* --- the thread ---------------------------------------------------------------------- */
 
-static void run(struct nupa_wire *wire)
+/* Returns how many messages were handled: acknowledgements of them are due with the next turn. */
+static uint32_t run(struct nupa_wire *wire)
 {
 	struct nupa_engine *engine = wire->engine;
+	uint32_t handled = 0;
 
 	nupa_engine_lock(engine);
 	if (!nupa_load_relaxed(&wire->stop)) {
 		if (!wire->frames)
-			(void)nupa_wire_receive_kept(wire);
-		(void)engine->ops->progress(engine);
+			handled = nupa_wire_receive_kept(wire);
+		handled += engine->ops->progress(engine);
 		nupa_wires_flush(engine);
 	}
 	nupa_engine_unlock(engine);
+	return handled;
 }
 
 static void *wire_thread(void *arg)
 {
 	struct nupa_wire *wire = arg;
-	const struct timespec supervise = { .tv_nsec = SUPERVISE_NS };
+	const struct timespec supervise = { .tv_nsec = SUPERVISE_NS }, at_once = { 0 };
+	uint32_t handled = 0;
 
 	prctl(PR_SET_NAME, "nupa-wire");
 	while (!nupa_load_acquire(&wire->stop)) {
@@ -58,14 +62,17 @@ static void *wire_thread(void *arg)
 		if (wire->frames && drives)
 			fds[1].events = 0;
 		/* The socket is the program's while it polls. */
-		if (ppoll(fds, drives ? 2 : 3, drives ? &supervise : NULL, NULL) <= 0)
+		const struct timespec *patience = drives ? &supervise : NULL;
+
+		if (ppoll(fds, drives ? 2 : 3, handled ? &at_once : patience, NULL) <= 0 &&
+		    !handled)
 			continue;
 		if (fds[0].revents)
 			(void)!read(wire->wake, &count, sizeof(count));
 		if (fds[1].revents & (POLLHUP | POLLERR)) { /* the death watch tells of its end */
 			break;
 		}
-		run(wire);
+		handled = run(wire);
 	}
 	nupa_store_release(&wire->done, true);
 	return NULL;
