@@ -6,6 +6,7 @@
  *   I15  A READ's response counts as its request does: its PSNs are on their way until they have
  *        come.  It is asked for in pieces of a window. */
 #include "engine/transport/sq.h"
+#include "segment/wire.h"
 
 /* Default buffers have room for 25 packets of 4 KiB, as Linux counts them. */
 #define WINDOW_FIRST 16u
@@ -50,6 +51,13 @@ bool nupa_flight_was_sent(struct nupa_qp *qp, uint32_t *psn)
 	return true;
 }
 
+bool nupa_flight_is_repeated(const struct nupa_qp *qp, uint32_t psn)
+{
+	const struct nupa_qp_faults *w = qp->faults;
+
+	return w && w->window_packets && nupa_psn_diff(psn, w->sent_psn) < 0;
+}
+
 uint32_t nupa_flight_packets(struct nupa_qp *qp)
 {
 	const int32_t n = nupa_psn_diff(qp->next_psn, window_of(qp)->unacked_psn);
@@ -77,6 +85,8 @@ void nupa_flight_acked(struct nupa_qp *qp, uint32_t psn)
 	if (n <= 0 || nupa_psn_diff(psn, qp->next_psn) >= 0)
 		return;
 	w->unacked_psn = nupa_psn_add(psn, 1);
+	if (nupa_psn_diff(w->sent_psn, w->unacked_psn) < 0)
+		w->sent_psn = w->unacked_psn; /* not left behind by half of all PSNs */
 	if (w->halved && nupa_psn_diff(psn, w->lost_psn) >= 0)
 		w->halved = false;
 	w->window_acked += (uint32_t)n;
@@ -91,10 +101,22 @@ void nupa_flight_acked(struct nupa_qp *qp, uint32_t psn)
 		w->window_packets = WINDOW_MOST;
 }
 
+static void count_lost(const struct nupa_qp *qp)
+{
+	const struct nupa_fabric *fabric = qp->engine->fabric;
+	const int index = nupa_wire_of_host(fabric, qp->channel->peer_host);
+
+	if (index >= 0)
+		__atomic_fetch_add(&nupa_wire_at(fabric, (uint32_t)index)->lost, 1,
+				   __ATOMIC_RELAXED);
+}
+
 void nupa_flight_lost(struct nupa_qp *qp, bool all)
 {
 	struct nupa_qp_faults *w = window_of(qp);
 
+	if (!all) /* a time-out comes here again when it goes back */
+		count_lost(qp);
 	if (w->halved && !all)
 		return; /* for what was sent with it */
 	w->halved = true;

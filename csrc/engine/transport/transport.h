@@ -155,6 +155,8 @@ void nupa_flight_rewind(struct nupa_qp *qp);
 /* Whether a PSN that is answered was sent.  One that has to be sent again is set to the last that
  * was: the responder has all up to it. */
 bool nupa_flight_was_sent(struct nupa_qp *qp, uint32_t *psn);
+/* Whether the request with this PSN was sent before. */
+bool nupa_flight_is_repeated(const struct nupa_qp *qp, uint32_t psn);
 /* How much of a READ may be asked for at once. */
 uint32_t nupa_flight_read_bytes(struct nupa_qp *qp);
 

@@ -65,7 +65,8 @@ static bool take(struct nupa_wire *wire)
 		return false;
 	out[0].head = out[1].head = rx->head;
 	out[0].dma_head = out[1].dma_head = rx->dma_head;
-	if (nupa_wire_packet(wire, &out->msg, beside, &packet, &payload))
+	out[0].repeated = out[1].repeated = false;
+	if (nupa_wire_packet(wire, out, beside, &packet, &payload))
 		add(wire, &packet, payload);
 	/* Behind it: so the kernel takes both at once. */
 	if (nupa_wire_acknowledgement(wire, &out->msg, &packet))
@@ -77,12 +78,16 @@ static bool take(struct nupa_wire *wire)
 
 static void count_sent(struct nupa_wire *wire, uint32_t groups)
 {
-	uint64_t bytes = 0, packets = 0;
+	uint64_t bytes = 0, packets = 0, repeated = 0;
 
 	for (uint32_t i = 0; i < groups; i++) {
 		bytes += wire->groups[i].bytes;
 		packets += wire->groups[i].n;
 	}
+	for (uint64_t i = 0; i < packets; i++)
+		repeated += wire->outs[i].repeated;
+	if (repeated)
+		__atomic_fetch_add(&wire->entry->retransmitted, repeated, __ATOMIC_RELAXED);
 	nupa_wire_measure(wire, bytes);
 	__atomic_fetch_add(&wire->entry->sent_packets, packets, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&wire->entry->sent_bytes, bytes, __ATOMIC_RELAXED);

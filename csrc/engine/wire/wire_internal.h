@@ -25,6 +25,7 @@ struct nupa_wire_out {
 	uint8_t headers[NUPA_ROCE_HEADERS_MAX_BYTES];
 	uint8_t tail[8]; /* padding, ICRC */
 	uint32_t first_piece;
+	bool repeated; /* a request that was sent before */
 };
 
 /* Packets that leave in one call: all of one length, but for the last, which may be shorter.  The
@@ -84,8 +85,9 @@ struct nupa_wire {
 
 /* send.c: what lies in the ring goes out, as far as the socket takes it. */
 void nupa_wire_flush(struct nupa_wire *wire);
-/* packet.c: the packet that a message becomes, and its payload; false: it stays here. */
-bool nupa_wire_packet(const struct nupa_wire *wire, const struct nupa_msg *msg,
+/* packet.c: the packet that a message becomes, and its payload; false: it stays here.  Says in
+ * *out* whether the packet is repeated. */
+bool nupa_wire_packet(const struct nupa_wire *wire, struct nupa_wire_out *out,
 		      const uint8_t *beside, struct nupa_roce_packet *packet,
 		      const uint8_t **payload);
 /* And the acknowledgement that goes before it. */
