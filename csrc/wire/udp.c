@@ -23,9 +23,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define RECEIVE_BYTES (4 << 20)
+#define PORT_TICK_NS 5000000
+#define PORT_PATIENCE_NS UINT64_C(2000000000)
 #define BURST 64 /* packets that are taken before other files are looked at */
 
 /* --- sockets ------------------------------------------------------------------------- */
@@ -276,8 +279,10 @@ static int refuse_address(const struct nupa_keeper *keeper, int error, char *why
 	if (error == -EADDRINUSE)
 		return nupa_explain(error, why, why_bytes,
 				    "UDP port 4791 of %s is in use: by a wire of another fabric, "
-				    "or by the kernel's RoCE (`rdma link`: rxe or an adapter); end "
-				    "it, or choose another address of this machine with --listen",
+				    "by a stopped program of a wire whose keeper has died (`ss "
+				    "-aunp`), or by the kernel's RoCE (`rdma link`: rxe or an "
+				    "adapter); end it, or choose another address of this machine "
+				    "with --listen",
 				    text);
 	if (error == -EADDRNOTAVAIL)
 		return nupa_explain(error, why, why_bytes,
@@ -288,6 +293,22 @@ static int refuse_address(const struct nupa_keeper *keeper, int error, char *why
 			    strerror(-error), nupa_remedy(-error));
 }
 
+/* Programs of a keeper that has died close their sockets as soon as they know of its death. */
+static int await_port(const struct nupa_keeper *keeper)
+{
+	const struct timespec tick = { .tv_nsec = PORT_TICK_NS };
+	const uint64_t end_ns = nupa_clock_ns() + PORT_PATIENCE_NS;
+	int fd;
+
+	while ((fd = make_socket(keeper, NUPA_WIRE_UDP_PORT, false)) == -EADDRINUSE &&
+	       nupa_clock_ns() < end_ns)
+		nanosleep(&tick, NULL);
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
 /* Sockets of one user may share a port, also those of two keepers, whose programs would undo each
  * other: so the address is claimed by a name that is this network namespace's, and asked for
  * without sharing first. */
@@ -296,7 +317,6 @@ static int claim(struct nupa_keeper *keeper)
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	const int text = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "nupa-wire-");
 	size_t at = (size_t)text + 1;
-	int fd;
 
 	for (uint32_t i = 0; i < 16; i++)
 		at += (size_t)snprintf(name.sun_path + at, sizeof(name.sun_path) - at, "%02x",
@@ -305,11 +325,7 @@ static int claim(struct nupa_keeper *keeper)
 	if (keeper->claim < 0 || bind(keeper->claim, (struct sockaddr *)&name,
 				      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at)))
 		return -errno;
-	fd = make_socket(keeper, NUPA_WIRE_UDP_PORT, false);
-	if (fd < 0)
-		return fd;
-	close(fd);
-	return 0;
+	return await_port(keeper);
 }
 
 static void close_sockets(struct nupa_keeper *keeper)

@@ -41,11 +41,29 @@ static uint32_t run(struct nupa_wire *wire)
 	return handled;
 }
 
+static void shut(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* At once: the next keeper of the address waits for the socket to be gone. */
+static void leave(struct nupa_wire *wire)
+{
+	nupa_engine_lock(wire->engine);
+	shut(&wire->udp);
+	shut(&wire->keeper);
+	nupa_engine_unlock(wire->engine);
+	nupa_store_release(&wire->done, true);
+}
+
 static void *wire_thread(void *arg)
 {
 	struct nupa_wire *wire = arg;
 	const struct timespec supervise = { .tv_nsec = SUPERVISE_NS }, at_once = { 0 };
 	uint32_t handled = 0;
+	bool kept = true;
 
 	prctl(PR_SET_NAME, "nupa-wire");
 	while (!nupa_load_acquire(&wire->stop)) {
@@ -62,19 +80,20 @@ static void *wire_thread(void *arg)
 		if (wire->frames && drives)
 			fds[1].events = 0;
 		/* The socket is the program's while it polls. */
-		const struct timespec *patience = drives ? &supervise : NULL;
+		const nfds_t n = !kept ? 1 : drives ? 2 : 3;
+		const struct timespec *patience = kept && drives ? &supervise : NULL;
 
-		if (ppoll(fds, drives ? 2 : 3, handled ? &at_once : patience, NULL) <= 0 &&
-		    !handled)
+		if (ppoll(fds, n, handled ? &at_once : patience, NULL) <= 0 && !handled)
 			continue;
 		if (fds[0].revents)
 			(void)!read(wire->wake, &count, sizeof(count));
-		if (fds[1].revents & (POLLHUP | POLLERR)) { /* the death watch tells of its end */
-			break;
-		}
-		handled = run(wire);
+		handled = 0;
+		if (fds[1].revents & (POLLHUP | POLLERR))
+			kept = false; /* the death watch tells of its end, and stops this thread */
+		else
+			handled = run(wire);
 	}
-	nupa_store_release(&wire->done, true);
+	leave(wire);
 	return NULL;
 }
 
@@ -142,8 +161,8 @@ static int join(struct nupa_wire *wire)
 	(void)setsockopt(wire->keeper, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	(void)setsockopt(wire->keeper, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (connect(wire->keeper, (struct sockaddr *)&address, sizeof(address)) ||
-	    send(wire->keeper, &hello, sizeof(hello), MSG_NOSIGNAL) != (ssize_t)sizeof(hello))
-		return errno ? -errno : -EPROTO;
+	    send(wire->keeper, &hello, sizeof(hello), MSG_NOSIGNAL) < 0)
+		return -errno;
 	return take_welcome(wire);
 }
 
@@ -193,11 +212,9 @@ static void set_addresses(struct nupa_wire *wire)
 
 static void free_wire(struct nupa_wire *wire)
 {
-	const int fds[] = { wire->keeper, wire->udp, wire->wake };
-
-	for (int i = 0; i < 3; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	shut(&wire->keeper);
+	shut(&wire->udp);
+	shut(&wire->wake);
 	free(wire);
 }
 

@@ -17,11 +17,16 @@ import pytest
 
 from nupa.base.process import of_pid
 from nupa.fabric import Fabric, NupaError
+from nupa.packet.scapy.transport import BTH
 from nupa.topology.file import parse
 from nupa.topology.topology import WIRES_MAX, TopologyError, WireConfig, star
-from tests.unit.wire.keeping import REQUEST, address, await_wire
+from nupa.verbs import AH, GID, AHAttr, GlobalRoute, SendWR
+from nupa.verbs import enums as e
+from tests.unit.conftest import End
+from tests.unit.wire.keeping import REQUEST, Far, address, await_wire, mapped
 
 OWN, THERE, ELSEWHERE = address(0), address(1), address(2)
+GID_INDEX = 3  # of the wire's local address
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -84,6 +89,34 @@ def test_the_death_of_a_keeper_is_shown_and_a_new_one_takes_its_place() -> None:
         await_wire(fabric, lambda wire: wire.state == "DEAD")
         fabric.wires.remove("far")
         assert list(fabric.wires) == []
+    ok("down", "w")
+
+
+def sends(end: End, far: Far, qpn: int) -> None:
+    """Sends to a QP at the other end of the wire, and waits until the packet is there."""
+    route = GlobalRoute(dgid=GID(mapped(THERE).hex(":", 2)), sgid_index=GID_INDEX, hop_limit=64)
+    wr = SendWR(1, sg=[end.mr.sge(0, 8)])
+    with AH(end.pd, attr=AHAttr(is_global=1, port_num=1, gr=route)) as ah:
+        wr.set_wr_ud(ah, qpn, end.QKEY)
+        end.qp.post_send(wr)
+        end.wait_ok()
+    while far.receive()[0][BTH].dqpn != qpn:
+        pass
+
+
+def test_programs_use_the_keeper_that_takes_the_place_of_a_dead_one() -> None:
+    with Fabric.create("w", star(1).with_wires((WireConfig("far", THERE, OWN),))) as fabric:
+        end, far = End(fabric, 0, e.IBV_QPT_UD), Far(THERE, OWN)
+        try:
+            sends(end, far, 0x100000)
+            for qpn in (0x200000, 0x300000):
+                os.kill(fabric.wires.of("far").pid, signal.SIGKILL)
+                await_wire(fabric, lambda wire: wire.state == "DEAD")
+                fabric.wires.add("far", THERE, listen=OWN)
+                sends(end, far, qpn)
+        finally:
+            far.close()
+            end.ctx.close()
     ok("down", "w")
 
 
