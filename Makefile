@@ -56,6 +56,7 @@ soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of checked traffic wh
 	$(BIN)/python -m tests.soak.fm $(FM_SOAK_ARGS)
 	$(BIN)/python -m tests.soak.tenants $(TENANTS_SOAK_ARGS)
 	$(BIN)/python -m tests.trunk $(TRUNK_SOAK_ARGS)
+	$(BIN)/python -m tests.wire $(WIRE_SOAK_ARGS)
 	NUPA_ENDINGS=$${NUPA_ENDINGS:-250} $(BIN)/pytest -q tests/ecosystem/test_endings.py
 	@cmake $(CMAKE_FLAGS) -B $(BUILD)/asan -DNUPA_TESTS=ON -DNUPA_SANITIZE=address,undefined >/dev/null
 	@cmake --build $(BUILD)/asan --target nupa_tests
@@ -180,7 +181,7 @@ test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev
 	$(BIN)/pytest $(PYTEST_ARGS) -m "$(TESTS)"
 
 smoke: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built
-	$(BIN)/pytest -m "vm and not long or alone" tests/soak tests/system tests/trunk
+	$(BIN)/pytest -m "vm and not long or alone" tests/soak tests/system tests/trunk tests/wire
 
 test-vm: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests in QEMU guests, of all kinds
 	$(BIN)/pytest -m vm tests/system

@@ -3,34 +3,12 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import secrets
 import sys
 
+from .command import run_command
 from .soak import run_soak
 
-
-def main() -> int:
-    """Returns 0: nothing wrong, hung or leaked."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, help="that of a soak to have again")
-    parser.add_argument("--workers", type=int, default=24, help="processes at a time")
-    parser.add_argument("--links", type=int, default=48, help="connections at a time")
-    parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
-    arguments = parser.parse_args()
-    seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
-    report = run_soak(
-        seconds=arguments.seconds,
-        seed=seed,
-        n_workers=arguments.workers,
-        n_links=arguments.links,
-        say=lambda line: print(line, file=sys.stderr, flush=True),
-    )
-    print(json.dumps(report.figures(), indent=2) if arguments.json else report.text())
-    return 0 if report.good else 1
-
+_OPTIONS = {"workers": (24, "processes at a time"), "links": (48, "connections at a time")}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("tests.soak", run_soak, _OPTIONS, seconds=600))

@@ -9,7 +9,23 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
+
+
+def say(line: str) -> None:
+    """Tells what happens meanwhile."""
+    print(line, file=sys.stderr, flush=True)
+
+
+class Reporting(Protocol):
+    """What a soak returns."""
+
+    @property
+    def good(self) -> bool: ...
+
+    def figures(self) -> dict[str, Any]: ...
+
+    def text(self) -> str: ...
 
 
 @dataclass
@@ -42,23 +58,32 @@ class SoakReport:
 
 
 def run_command(
-    name: str, run: Callable[..., SoakReport], options: Mapping[str, tuple[int, str]]
+    name: str,
+    run: Callable[..., Reporting],
+    options: Mapping[str, tuple[Any, ...]],
+    seconds: float = 60,
 ) -> int:
     """Runs a soak with the options of the command line.  Returns 0: nothing was wrong.
 
-    *options*: defaults and help by the names of keyword arguments of *run*.
+    *options*: defaults, help and choices, if any, by the names of keyword arguments of *run*.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {name}", description=run.__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float, default=seconds)
     parser.add_argument("--seed", type=int, help="that of a soak to have again")
-    for option, (default, text) in options.items():
-        parser.add_argument(f"--{option}", type=int, default=default, help=text)
+    for option, (default, text, *choices) in options.items():
+        parser.add_argument(
+            f"--{option}",
+            type=type(default),
+            default=default,
+            help=text,
+            choices=choices or None,
+        )
     parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
     arguments = vars(parser.parse_args())
     as_json = arguments.pop("json")
     if arguments["seed"] is None:
         arguments["seed"] = secrets.randbits(32)
-    print(f"seed {arguments['seed']}", file=sys.stderr, flush=True)
+    say(f"seed {arguments['seed']}")
     report = run(**arguments)
     print(json.dumps(report.figures(), indent=2) if as_json else report.text())
     return 0 if report.good else 1

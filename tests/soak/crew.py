@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import nupa
+
 from .board import Board
 
 SOURCES = Path(__file__).with_name("worker")
@@ -30,6 +32,20 @@ def build(out: Path) -> Path:
     libraries = ["-lrdmacm", "-libverbs", "-lpthread"]
     subprocess.run([compiler, *flags, *sources, "-o", str(program), *libraries], check=True)
     return program
+
+
+def environment() -> dict[str, str]:
+    """Returns our environment with the drop-in libraries, for workers."""
+    folder = Path(nupa.__file__).with_name("lib")
+    if not (folder / "libibverbs.so.1").exists():
+        raise FileNotFoundError(f"no libibverbs.so.1 in {folder}: make build")
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(folder),
+        "NUPA_QUIET": "1",
+        # Else what a thread keeps for its next malloc counts as held.
+        "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
+    }
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from .crew import Place, Role, Worker
@@ -39,6 +40,9 @@ class Director:
 
     services: Mapping[str, int] = {"UC": 20, "RC": 60, "XRC": 20}  #: with their weights
     strikes: Mapping[str, int] = STRIKES
+    movers: Sequence[str | None] = (None, "relay", None, "cma", None, "pool")
+    spared = 2  #: workers
+    kept_heap_bytes = 8192  #: for ever, once the device was used
 
     def __init__(
         self,
@@ -62,12 +66,11 @@ class Director:
         self._workers: dict[int, Worker] = {}  #: by role
         self._links: dict[int, Link] = {}
         self._ends: dict[int, tuple[Link, LinkEnd]] = {}
-        self._resumes: list[tuple[int, Worker]] = []
+        self._later: list[tuple[int, Callable[[int], None]]] = []  #: what is done when
         self._next_end = 1
         self._ending = False
-        movers = (None, "relay", None, "cma", None, "pool")
         self._roles = [
-            Role(i, movers[i % len(movers)], events=i % 4 != 0, spared=i < 2)
+            Role(i, self.movers[i % len(self.movers)], events=i % 4 != 0, spared=i < self.spared)
             for i in range(n_workers)
         ]
 
@@ -138,7 +141,7 @@ class Director:
             self._fail(f"{worker.name} had {fds[0]} fds before, {fds[2]} after", worker)
             self.figures.leaked_fds += fds[2] - fds[0]
         grown = heap[2] - heap[0]
-        if grown > 8192 + HEAP_BYTES_A_PEER * len(self._roles):
+        if grown > self.kept_heap_bytes + HEAP_BYTES_A_PEER * len(self._roles):
             self._fail(f"{worker.name} has {grown} bytes more on its heap than before", worker)
             self.figures.leaked_heap_bytes += grown
 
@@ -319,12 +322,15 @@ class Director:
 
     def _strike(self, now_ns: int) -> None:
         strike = self._random.choices(list(self.strikes), list(self.strikes.values()))[0]
+        self.figures.strikes[strike] += self._hit(strike, now_ns)
+
+    def _hit(self, strike: str, now_ns: int) -> bool:
+        """Tells whether there was something to hit."""
         if strike == "unlink":
             links = [link for link in self._links.values() if link.running and not link.dropped]
             if links:
                 self._drop(self._random.choice(links))
-                self.figures.strikes[strike] += 1
-            return
+            return bool(links)
         victims = [
             worker
             for worker in self._workers.values()
@@ -334,21 +340,27 @@ class Director:
             and not (worker.stopped and strike != "kill")
         ]
         if not victims:
-            return
+            return False
         victim = self._random.choice(victims)
-        self.figures.strikes[strike] += 1
         if strike == "stop":
             victim.stop(now_ns)
-            self._resumes.append((now_ns + self._random.randint(*STOP_NS), victim))
+            self._later.append(
+                (now_ns + self._random.randint(*STOP_NS), partial(self._resume, victim))
+            )
         else:
             self._end(victim, strike)
+        return True
 
-    def _resume(self, now_ns: int, everybody: bool = False) -> None:
-        for when, worker in list(self._resumes):
-            if everybody or when <= now_ns:
-                self._resumes.remove((when, worker))
-                if self._is_here(worker) and worker.stopped:
-                    worker.resume(now_ns)
+    def _resume(self, worker: Worker, now_ns: int) -> None:
+        if self._is_here(worker) and worker.stopped:
+            worker.resume(now_ns)
+
+    def _do_later(self, now_ns: int, everything: bool = False) -> None:
+        """Does what is due by now."""
+        due = [each for each in self._later if everything or each[0] <= now_ns]
+        self._later = [each for each in self._later if each not in due]
+        for _, what in due:
+            what(now_ns)
 
     # --- who hangs ----------------------------------------------------------------------------
 
@@ -440,7 +452,7 @@ class Director:
         end_ns = start_ns + int(seconds * SECOND)
         strike_ns, look_ns = start_ns + SECOND, start_ns + LOOK_NS
         while (now_ns := time.monotonic_ns()) < end_ns:
-            self._resume(now_ns)
+            self._do_later(now_ns)
             if now_ns >= strike_ns:
                 strike_ns += STRIKE_NS
                 self._strike(now_ns)
@@ -449,12 +461,12 @@ class Director:
                 look_ns = now_ns + LOOK_NS
                 self._look(now_ns)
             self._make_links()
-            wake = [strike_ns, look_ns, *(when for when, _ in self._resumes)]
+            wake = [strike_ns, look_ns, *(when for when, _ in self._later)]
             self._serve(min(wake))
         self._finish()
 
     def _finish(self) -> None:
-        self._resume(time.monotonic_ns(), everybody=True)
+        self._do_later(time.monotonic_ns(), everything=True)
         self._check_survivors()
         self._ending = True
         limit_ns = time.monotonic_ns() + END_NS
@@ -476,7 +488,7 @@ class Director:
                     self.figures.leaked_fds += fds
                     kinds = Counter(worker.open_files())
                     self._fail(f"{worker.name} holds {fds} fds: {dict(kinds)}", worker)
-                if heap > 1 << 20:
+                if heap > self.kept_heap_bytes + (1 << 20):
                     self.figures.leaked_heap_bytes += heap
                     self._fail(f"{worker.name} holds {heap} bytes", worker)
 

@@ -10,14 +10,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import nupa
 from nupa.fabric import Fabric
 from nupa.topology.file import load
 
-from .crew import Place, build
+from .command import say
+from .crew import Place, build, environment
 from .director import Director
 from .links import Figures, SoakError
 
@@ -38,6 +39,7 @@ class Report:
     replay: str
     seconds: float
     found: Figures
+    notice_limit_ms: float = NOTICE_LIMIT_MS
 
     @property
     def p50_ms(self) -> float:
@@ -54,7 +56,7 @@ class Report:
 
     @property
     def limit_ms(self) -> float:
-        return NOTICE_LIMIT_MS + self.stall_p99_ms
+        return self.notice_limit_ms + self.stall_p99_ms
 
     @property
     def good(self) -> bool:
@@ -107,20 +109,16 @@ def _held_bytes(fabric: Fabric) -> int:
     return Path(fabric.path).stat().st_blocks * 512
 
 
-def _library_folder() -> Path:
-    folder = Path(nupa.__file__).with_name("lib")
-    if not (folder / "libibverbs.so.1").exists():
-        raise FileNotFoundError(f"no libibverbs.so.1 in {folder}: make build")
-    return folder
-
-
 def run_soak(
-    *, seconds: float, seed: int, n_workers: int, n_links: int, say: Callable[[str], None]
+    *, seconds: float, seed: int, workers: int, links: int, say: Callable[[str], None] = say
 ) -> Report:
-    """Runs a soak; nothing of it stays.  Failures are in the report and were given to *say*."""
+    """Checked traffic of all kinds in one fabric, while processes die.
+
+    Nothing of it stays.  Failures are in the report and were given to *say*.
+    """
     replay = (
-        f"python -m tests.soak --seed {seed} --seconds {seconds:g} --workers {n_workers} "
-        f"--links {n_links}"
+        f"python -m tests.soak --seed {seed} --seconds {seconds:g} --workers {workers} "
+        f"--links {links}"
     )
     say(f"soak: {replay}")
     folder = Path(tempfile.mkdtemp(prefix="nupa-soak-", dir="/dev/shm"))
@@ -128,7 +126,7 @@ def run_soak(
     before = os.environ.get("NUPA_DIR")
     os.environ["NUPA_DIR"] = str(folder)
     try:
-        found = _run_in(folder, seconds, seed, n_workers, n_links, say)
+        found = _run_in(folder, seconds, seed, workers, links, say)
     finally:
         if before is None:
             del os.environ["NUPA_DIR"]
@@ -144,22 +142,15 @@ def _run_in(
     folder: Path,
     seconds: float,
     seed: int,
-    n_workers: int,
-    n_links: int,
+    workers: int,
+    links: int,
     say: Callable[[str], None],
 ) -> Figures:
     build_folder = Path(tempfile.mkdtemp(prefix="nupa-soak-"))
     try:
         program = build(build_folder)
         with Fabric.create("soak", load("rack24")) as fabric:
-            env = {
-                **os.environ,
-                "LD_LIBRARY_PATH": str(_library_folder()),
-                "NUPA_FABRIC": fabric.path,
-                "NUPA_QUIET": "1",
-                # Else what a thread keeps for its next malloc counts as held.
-                "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
-            }
+            env = {**environment(), "NUPA_FABRIC": fabric.path}
             for host in fabric.hosts:
                 host_env = {**env, "NUPA_HOST": host.name}
                 subprocess.run([program, "warm-up"], env=host_env, check=True)
@@ -168,21 +159,27 @@ def _run_in(
                 [Place(host.name, host.ipv4) for host in fabric.hosts],
                 program,
                 seed=seed,
-                n_workers=n_workers,
-                n_links=n_links,
+                n_workers=workers,
+                n_links=links,
                 env=env,
                 say=say,
             )
-            try:
-                director.run(seconds)
-                _check_fabric(fabric, director.figures, empty_bytes, folder, say)
-            except SoakError:
-                pass  # it is among the failures, and was told
-            finally:
-                director.close()
-            return director.figures
+            check = partial(_check_fabric, fabric, director.figures, empty_bytes, folder, say)
+            return conduct(director, seconds, check)
     finally:
         shutil.rmtree(build_folder)
+
+
+def conduct(director: Director, seconds: float, check: Callable[[], None]) -> Figures:
+    """Runs the director, and *check* once all workers have ended."""
+    try:
+        director.run(seconds)
+        check()
+    except SoakError:
+        pass  # it is among the failures, and was told
+    finally:
+        director.close()
+    return director.figures
 
 
 def _check_fabric(

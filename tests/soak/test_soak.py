@@ -27,9 +27,7 @@ def test_processes_that_die_stop_or_leave_harm_no_other(capsys: pytest.CaptureFi
     if not (shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")):
         pytest.skip("no C compiler: apt-get install gcc")
     lines: list[str] = []
-    report = run_soak(
-        seconds=60, seed=secrets.randbits(32), n_workers=24, n_links=48, say=lines.append
-    )
+    report = run_soak(seconds=60, seed=secrets.randbits(32), workers=24, links=48, say=lines.append)
     with capsys.disabled():
         print(f"\n{report.text()}")
     assert report.good, "\n".join([*lines, report.text()])

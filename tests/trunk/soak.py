@@ -1,24 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`python -m tests.trunk`: checked traffic between machines while processes die, and cables go.
+"""`python -m tests.trunk`: checked traffic between machines while processes die.
 
 The workers are those of tests/soak; two thirds of their connections cross the trunk.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import nupa
-from tests.soak.crew import Place, Role, build
+from tests.soak.command import say
+from tests.soak.crew import Place, build, environment
 from tests.soak.director import Director
-from tests.soak.links import SoakError
-from tests.soak.soak import Report
+from tests.soak.soak import Report, conduct
 from tests.trunk.lab import NAME, Cluster, Machine, cluster
 
 _MACHINES = 3
@@ -29,21 +27,17 @@ class TrunkDirector(Director):
     """XRC does not cross machines, and bulk to other machines goes by relay alone."""
 
     services = {"UC": 25, "RC": 75}  # noqa: RUF012
-
-    def __init__(self, *args: Any, n_workers: int, **options: Any) -> None:
-        super().__init__(*args, n_workers=n_workers, **options)
-        self._roles = [
-            Role(i, None, events=i % 4 != 0, spared=i < _MACHINES) for i in range(n_workers)
-        ]
+    movers = (None,)
+    spared = _MACHINES
 
 
 def run_trunk_soak(
-    *, seconds: float, seed: int, n_workers: int, n_links: int, say: Callable[[str], None]
+    *, seconds: float, seed: int, workers: int, links: int, say: Callable[[str], None] = say
 ) -> Report:
-    """Runs a soak on three machines; nothing of it stays."""
+    """Checked traffic in one fabric on three machines, while processes die."""
     replay = (
-        f"python -m tests.trunk --seed {seed} --seconds {seconds:g} --workers {n_workers} "
-        f"--links {n_links}"
+        f"python -m tests.trunk --seed {seed} --seconds {seconds:g} --workers {workers} "
+        f"--links {links}"
     )
     say(f"soak: {replay}")
     folder = Path(tempfile.mkdtemp(prefix="nupa-soak-"))
@@ -56,33 +50,17 @@ def run_trunk_soak(
                 [place for machine in lab.machines for place in _places(machine)],
                 program,
                 seed=seed,
-                n_workers=n_workers,
-                n_links=n_links,
-                env=_environment(),
+                n_workers=workers,
+                n_links=links,
+                env=environment(),
                 say=say,
             )
-            try:
-                director.run(seconds)
-                _check_machines(lab, director, say)
-            except SoakError:
-                pass  # it is among the failures, and was told
-            finally:
-                director.close()
+            found = conduct(director, seconds, partial(_check_machines, lab, director, say))
     finally:
         shutil.rmtree(folder)
-    if director.figures.failures:
+    if found.failures:
         say(f"again: {replay}")
-    return Report(replay, time.monotonic() - start, director.figures)
-
-
-def _environment() -> dict[str, str]:
-    return {
-        **os.environ,
-        "LD_LIBRARY_PATH": str(Path(nupa.__file__).with_name("lib")),
-        "NUPA_QUIET": "1",
-        # Else what a thread keeps for its next malloc counts as held.
-        "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
-    }
+    return Report(replay, time.monotonic() - start, found)
 
 
 def _places(machine: Machine) -> list[Place]:

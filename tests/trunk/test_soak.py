@@ -19,7 +19,7 @@ def test_processes_that_die_harm_none_on_other_machines(
     needs("gcc", "gcc")
     lines: list[str] = []
     report = run_trunk_soak(
-        seconds=30, seed=secrets.randbits(32), n_workers=12, n_links=24, say=lines.append
+        seconds=30, seed=secrets.randbits(32), workers=12, links=24, say=lines.append
     )
     with capsys.disabled():
         print(f"\n{report.text()}")

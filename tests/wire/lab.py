@@ -95,6 +95,11 @@ class Wired(Stage):
         assert set(hosts) == set(HOSTS), "one program on each machine"
         return super().pair(command, hosts=hosts, cpus=cpus, deadline_s=deadline_s)
 
+    @property
+    def far(self) -> tuple[str, str]:
+        """Returns the host that is this side's wire, and the address there."""
+        return HOSTS[self.other], self.addresses[self.other]
+
     def wire(self) -> dict[str, Any]:
         """Returns the entry of this side's wire in `nupa show --json`."""
         (found,) = self.show()["wires"]
@@ -109,7 +114,7 @@ class Wired(Stage):
             self.side(end).add_wire(*options)
 
     def add_wire(self, *options: str) -> None:
-        far, address = HOSTS[self.other], self.addresses[self.other]
+        far, address = self.far
         self.ok("wire", "add", far, "--address", address, *options)
 
     def down(self) -> None:

@@ -26,6 +26,14 @@ static bool parse_gid(const char *text, union ibv_gid *gid)
 	return true;
 }
 
+/* The peer, or the way to it, has gone before the end could be used. */
+static void give_back(struct end *end)
+{
+	tell("down %u %d %" PRIu64 " %" PRIu64, end->id, (int)IBV_WC_WR_FLUSH_ERR, clock_ns(),
+	     clock_ns());
+	end_die(end);
+}
+
 static void make(const struct plan *plan)
 {
 	union ibv_gid gid;
@@ -39,7 +47,11 @@ static void make(const struct plan *plan)
 		give_up("more than %u ends", ENDS_MAX);
 	end = end_make(plan);
 	worker.ends[place] = end;
-	must(ibv_query_gid(worker.context, 1, worker.gid_index, &gid) == 0, "ibv_query_gid");
+	if (ibv_query_gid(worker.context, 1, worker.gid_index, &gid)) {
+		must(worker.network, "ibv_query_gid");
+		give_back(end);
+		return;
+	}
 	for (int i = 0; i < 16; i++)
 		snprintf(text + 2 * i, 3, "%02x", gid.raw[i]);
 	tell("address %u %u %u %u %u %s %u %" PRIu64 " %u %" PRIu64, end->id, end->recv_qp->qp_num,
@@ -56,8 +68,10 @@ static void join(uint32_t id, const struct address *peer)
 	if (!end)
 		return;
 	end->peer = *peer;
-	end_to_ready(end);
-	tell("ready %u", id);
+	if (end_to_ready(end))
+		tell("ready %u", id);
+	else
+		give_back(end);
 }
 
 static void drop(uint32_t id)
@@ -70,11 +84,8 @@ static void drop(uint32_t id)
 
 static void go(struct end *end)
 {
-	if (end_go(end))
-		return;
-	tell("down %u %d %" PRIu64 " %" PRIu64, end->id, (int)IBV_WC_WR_FLUSH_ERR, clock_ns(),
-	     clock_ns());
-	end_die(end);
+	if (!end_go(end))
+		give_back(end);
 }
 
 static bool obey(const char *line)

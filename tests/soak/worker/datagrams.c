@@ -12,6 +12,9 @@
 #define BUFFER_BYTES 4096u
 #define GRH_BYTES 40u
 #define SENDS 8u
+#define OWN_GID_INDEX 1
+/* On a network nothing holds senders of datagrams back, and those of others get lost with them. */
+#define NETWORK_GAP_NS UINT64_C(1000000)
 #define TO_GROUP 16u /* one datagram of so many goes to all */
 
 struct head {
@@ -57,17 +60,16 @@ static void to_rts(void)
 		give_up("the datagram QP does not become RTS");
 }
 
-static struct ibv_ah *make_ah(const union ibv_gid *gid)
+static struct ibv_ah *make_ah(const union ibv_gid *gid, uint8_t gid_index)
 {
 	struct ibv_ah_attr attr = {
 		.is_global = 1,
 		.port_num = 1,
-		.grh = { .dgid = *gid, .sgid_index = worker.gid_index, .hop_limit = 64 },
+		.grh = { .dgid = *gid, .sgid_index = gid_index, .hop_limit = 64 },
 	};
 	struct ibv_ah *ah = ibv_create_ah(worker.pd, &attr);
 
-	if (!ah)
-		give_up("ibv_create_ah: %s", strerror(errno));
+	must(ah || worker.network, "ibv_create_ah");
 	return ah;
 }
 
@@ -93,7 +95,8 @@ void datagrams_open(uint64_t seed)
 	to_rts();
 	for (uint32_t i = 0; i < BUFFERS; i++)
 		post_recv(i);
-	group_ah = make_ah(&group);
+	group_ah = make_ah(&group, OWN_GID_INDEX); /* its members are on this machine */
+	must(group_ah, "ibv_create_ah of the group");
 	if (ibv_attach_mcast(qp, &group, 0))
 		give_up("ibv_attach_mcast: %s", strerror(errno));
 	tell("datagrams %u", qp->qp_num);
@@ -104,15 +107,26 @@ void datagrams_meet(uint32_t peer, uint32_t qpn, const union ibv_gid *gid)
 	peer %= PEERS;
 	if (peers[peer].ah)
 		ibv_destroy_ah(peers[peer].ah);
-	peers[peer].ah = make_ah(gid);
+	peers[peer].ah = make_ah(gid, worker.gid_index); /* NULL: the way there is gone */
 	peers[peer].qpn = qpn;
 }
 
 static uint32_t message_max_bytes(void)
 {
-	uint32_t mtu_bytes = 128u << worker.mtu;
+	uint32_t mtu_bytes = 128u << mtu_now();
 
 	return mtu_bytes < BUFFER_BYTES - GRH_BYTES ? mtu_bytes : BUFFER_BYTES - GRH_BYTES;
+}
+
+static bool is_early(void)
+{
+	static uint64_t last_ns;
+	uint64_t now_ns = clock_ns();
+
+	if (worker.network && now_ns - last_ns < NETWORK_GAP_NS)
+		return true;
+	last_ns = now_ns;
+	return false;
 }
 
 void datagrams_send(void)
@@ -129,6 +143,8 @@ void datagrams_send(void)
 
 	bool to_group = state / PEERS % TO_GROUP == 0;
 
+	if (is_early())
+		return;
 	state = mix(state, 1);
 	if (buffer >= SENDS || !peers[peer].ah)
 		return;

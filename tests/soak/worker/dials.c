@@ -208,6 +208,9 @@ static void poll_dial(struct dial *dial)
 		else if (wc.opcode == IBV_WC_RECV)
 			received(dial, wc.byte_len);
 	}
+	/* Nothing tells of a peer that died before it sent: no DREQ comes from its machine. */
+	if (worker.network && !dial->active && clock_ns() - dial->since_ns > HANG_NS)
+		dial->over = true;
 	if (!dial->over && clock_ns() - dial->since_ns > HANG_NS) {
 		wrong("%s by rdma_cm hangs", dial->active ? "a connection" : "an answer");
 		dial->over = true;
@@ -242,8 +245,10 @@ void dials_begin(const char *address, unsigned int port, uint64_t seed)
 		return;
 	}
 	dial->seed = seed;
-	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, RESOLVE_MS))
-		give_up("rdma_resolve_addr: %s", strerror(errno));
+	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, RESOLVE_MS)) {
+		must(worker.network, "rdma_resolve_addr");
+		dial->over = true;
+	}
 }
 
 static void start_listening(void)

@@ -141,5 +141,7 @@ void dress_take_off(struct end *end)
 	if (!end->dm)
 		return;
 	until_free(dereg, end->dm_mr, "ibv_dereg_mr of device memory");
+	must(ibv_memcpy_from_dm(end->memory + PLACE_WORDS, end->dm, 0, WORDS_BYTES) == 0,
+	     "ibv_memcpy_from_dm");
 	until_free(free_device, end->dm, "ibv_free_dm");
 }

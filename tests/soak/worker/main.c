@@ -76,9 +76,16 @@ static int setting(const char *name, int otherwise)
 	return value ? atoi(value) : otherwise;
 }
 
-static void open_context(void)
+enum ibv_mtu mtu_now(void)
 {
 	struct ibv_port_attr port;
+
+	must(ibv_query_port(worker.context, 1, &port) == 0, "ibv_query_port");
+	return port.active_mtu;
+}
+
+static void open_context(void)
+{
 	int n;
 	struct ibv_device **list = ibv_get_device_list(&n);
 
@@ -86,10 +93,9 @@ static void open_context(void)
 	worker.context = ibv_open_device(list[0]);
 	must(worker.context, "ibv_open_device");
 	ibv_free_device_list(list);
-	must(ibv_query_port(worker.context, 1, &port) == 0, "ibv_query_port");
-	worker.mtu = port.active_mtu;
 	worker.gid_index = (uint8_t)setting("SOAK_GID_INDEX", 1);
 	worker.timeout = (uint8_t)setting("SOAK_TIMEOUT", 18); /* 1 s: who is stopped is not gone */
+	worker.network = setting("SOAK_NETWORK", 0);
 	worker.pd = ibv_alloc_pd(worker.context);
 	must(worker.pd, "ibv_alloc_pd");
 }

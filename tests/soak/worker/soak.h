@@ -14,6 +14,7 @@
 #define RECVS 4u   /* receives of an end, and messages that its peer may have under way */
 #define WINDOWS 2u /* places that the peer writes to */
 #define STAGES 4u  /* operations under way */
+#define RECENT 8u  /* messages that may come again */
 #define INLINE_BYTES 64u
 
 /* --- board.c: what the director reads at any time, of the dead as well ------------------- */
@@ -106,7 +107,9 @@ struct worker {
 	struct ibv_context *context;
 	uint8_t gid_index; /* SOAK_GID_INDEX of the environment: of the addresses that peers know */
 	uint8_t timeout;   /* SOAK_TIMEOUT: that of RC */
-	enum ibv_mtu mtu;
+	/* SOAK_NETWORK: packets between peers get lost, come twice and late, the way between them
+	 * may be gone, and nothing but a timer tells of a peer's death. */
+	bool network;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel; /* NULL: this worker polls */
 	struct ibv_cq *cq;
@@ -138,6 +141,8 @@ enum wr_kind {
 #define WR_ID(kind, end, index) ((uint64_t)(kind) << 56 | (uint64_t)(end) << 32 | (uint32_t)(index))
 
 void srq_post(uint32_t buffer);
+/* The port's, which depends on the wires that are there. */
+enum ibv_mtu mtu_now(void);
 
 /* --- control.c ------------------------------------------------------------------------------ */
 
@@ -145,7 +150,8 @@ extern bool finish_asked;
 /* Does what the director said. */
 void hear(void);
 
-/* --- end.c, traffic.c ------------------------------------------------------------------------- */
+/* --- end.c, traffic.c, receive.c
+ * ------------------------------------------------------------------------- */
 
 enum service { SERVICE_UC, SERVICE_RC, SERVICE_XRC };
 
@@ -223,7 +229,10 @@ struct end {
 	/* inwards */
 	struct stream in;
 	uint64_t peer_source_seed;
+	struct step recent[RECENT]; /* UC: steps that were received, which may come again */
+	uint64_t adds, last_swap;   /* what the peer's atomics have made of our words */
 	uint64_t received, credited;
+	uint64_t credited_ns;
 	bool credit_busy;
 	struct ibv_mr *invalidate_mr;
 	uint32_t invalidate_number, invalidate_credited;
@@ -245,7 +254,8 @@ extern uint64_t last_long_dereg_ns;
 
 struct end *end_make(const struct plan *plan);
 bool end_has_qp(const struct end *end, uint32_t qpn);
-void end_to_ready(struct end *end);
+/* False: the way to the peer is gone. */
+bool end_to_ready(struct end *end);
 /* False: the peer ended before. */
 bool end_go(struct end *end);
 /* To error: its work completes with flushes. */
@@ -254,6 +264,12 @@ void end_destroy(struct end *end);
 /* Frees memory of ended ends, once it is certain that no process wrote to it since. */
 void graves_visit(bool all);
 
+void end_check_bytes(const struct end *end, const struct step *step, const uint8_t *at,
+		     uint64_t seed, uint64_t offset, const char *what);
+/* Follows the peer's stream to the step that took this receive; false: messages were lost. */
+bool end_receive(struct end *end, const struct ibv_wc *wc, const uint8_t *buffer);
+/* Our words are those that the peer's atomics make of them, each executed once or not at all. */
+void end_check_words(const struct end *end);
 /* Posts what there is room for. */
 void end_send(struct end *end);
 /* A completion of this end; false: it failed, and the end with it. */

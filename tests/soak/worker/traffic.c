@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The traffic of a link: steps of our stream out, steps of the peer's stream in, each byte checked.
- * Our progress is written to the peer as credit. */
+ * The traffic of a link: steps of our stream out, and completions.  Our progress is written to the
+ * peer as credit. */
 #include "soak.h"
 
 #include <errno.h>
 #include <string.h>
+
+/* No word for so long: credit is told again.  So a death is noticed where nothing is under way, and
+ * credit that was lost comes. */
+#define PULSE_NS UINT64_C(1000000000)
 
 static uint64_t read_offset(const struct step *step)
 {
@@ -168,6 +172,18 @@ static void post(struct end *end)
 			strerror(error));
 }
 
+static bool has_news(const struct end *end)
+{
+	return end->received != end->credited ||
+	       end->invalidate_number != end->invalidate_credited ||
+	       end->mw_bound != end->mw_credited;
+}
+
+static bool is_silent(const struct end *end)
+{
+	return worker.network && clock_ns() - end->credited_ns > PULSE_NS;
+}
+
 /* Tells the peer how many of its messages are checked and which key it may invalidate. */
 static void give_credit(struct end *end)
 {
@@ -184,15 +200,14 @@ static void give_credit(struct end *end)
 					.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE };
 	int error;
 
-	if (end->credit_busy ||
-	    (end->received == end->credited && end->invalidate_number == end->invalidate_credited &&
-	     end->mw_bound == end->mw_credited))
+	if (end->credit_busy || !(has_news(end) || is_silent(end)))
 		return;
 	status.check = check_of(&status);
 	wr.qp_type.xrc.remote_srqn = end->peer.srqn; /* it names the memory's PD, too */
 	wr.wr.rdma.remote_addr = end->peer.memory + PLACE_STATUS;
 	wr.wr.rdma.rkey = end->peer.rkey;
 	end->credit_busy = true;
+	end->credited_ns = clock_ns();
 	end->credited = end->received;
 	end->invalidate_credited = end->invalidate_number;
 	end->mw_credited = end->mw_bound;
@@ -216,8 +231,8 @@ void end_send(struct end *end)
 	give_credit(end);
 }
 
-static void check_bytes(const struct end *end, const struct step *step, const uint8_t *at,
-			uint64_t seed, uint64_t offset, const char *what)
+void end_check_bytes(const struct end *end, const struct step *step, const uint8_t *at,
+		     uint64_t seed, uint64_t offset, const char *what)
 {
 	size_t good = pattern_match(at, step->bytes, seed, offset);
 
@@ -239,7 +254,8 @@ static void check_done(struct end *end, const struct stage *stage)
 	board->operations++;
 	board_log(LOG_DONE, end->id, step->number, step->opcode, step->bytes, 0);
 	if (step->opcode == IBV_WR_RDMA_READ) {
-		check_bytes(end, step, memory, end->peer_source_seed, read_offset(step), "read");
+		end_check_bytes(end, step, memory, end->peer_source_seed, read_offset(step),
+				"read");
 	} else if (!fills(step->opcode)) {
 		memcpy(&original, memory, sizeof(original));
 		if (original != stage->compare)
@@ -247,109 +263,6 @@ static void check_done(struct end *end, const struct stage *stage)
 			      (unsigned long long)step->number, step->opcode,
 			      (unsigned long long)original, (unsigned long long)stage->compare);
 	}
-}
-
-/* --- inwards --------------------------------------------------------------------------------- */
-
-void end_post_recv(struct end *end, uint32_t buffer)
-{
-	struct ibv_sge sge = { (uintptr_t)end->memory + PLACE_RECV + buffer * MESSAGE_MAX_BYTES,
-			       MESSAGE_MAX_BYTES, end->mr->lkey };
-	struct ibv_recv_wr *bad,
-	    wr = { .wr_id = WR_ID(WR_RECV, end->id, buffer), .sg_list = &sge, .num_sge = 1 };
-
-	if (ibv_post_recv(end->qp, &wr, &bad))
-		give_up("end %u: ibv_post_recv failed", end->id);
-}
-
-static void check_invalidated(struct end *end, const struct ibv_wc *wc)
-{
-	if (wc->invalidated_rkey != end->invalidate_mr->rkey)
-		wrong("end %u: key 0x%x invalidated, not 0x%x", end->id, wc->invalidated_rkey,
-		      end->invalidate_mr->rkey);
-	ibv_dereg_mr(end->invalidate_mr);
-	end->invalidate_mr = ibv_reg_mr(worker.pd, end->memory + PLACE_INVALIDATE, 64,
-					IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	if (!end->invalidate_mr)
-		give_up("ibv_reg_mr: %s", strerror(errno));
-	/* Pages that the region of all shares, with traffic on them. */
-	if (end->invalidate_number % 2 &&
-	    ibv_rereg_mr(end->invalidate_mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
-			 end->memory + PLACE_RECV, RECVS * (size_t)MESSAGE_MAX_BYTES, 0) &&
-	    errno != EBUSY)
-		give_up("ibv_rereg_mr: %s", strerror(errno));
-	end->invalidate_number++;
-}
-
-static const uint8_t *window_of(const struct end *end, const struct step *step)
-{
-	return end->memory + PLACE_WINDOW + step->write % WINDOWS * MESSAGE_MAX_BYTES;
-}
-
-/* Whether a completion says what the step says. */
-static bool is_of(const struct ibv_wc *wc, const struct step *step)
-{
-	bool imm = step->opcode == IBV_WR_SEND_WITH_IMM || step->writes;
-
-	return wc->opcode == (step->writes ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) &&
-	       wc->byte_len == step->bytes && !(wc->wc_flags & IBV_WC_WITH_IMM) == !imm &&
-	       (!imm || wc->imm_data == step->imm);
-}
-
-static struct step next_announced(struct stream *stream)
-{
-	struct step step;
-
-	do
-		step = stream_next(stream);
-	while (!step.announces);
-	return step;
-}
-
-/* UC: what a peer sent before it died, or while this end was stopped, may be lost; what comes
- * behind it must be good. */
-static bool is_behind_a_loss(const struct end *end, const struct ibv_wc *wc, const uint8_t *buffer)
-{
-	struct stream stream = end->in;
-
-	for (uint32_t i = 0; !stream.reliable && i <= RECVS; i++) {
-		struct step step = next_announced(&stream);
-		const uint8_t *at = step.writes ? window_of(end, &step) : buffer;
-
-		if (is_of(wc, &step) && pattern_match(at, step.bytes, step.seed, 0) == step.bytes)
-			return i != 0;
-	}
-	return false;
-}
-
-/* Follows the peer's stream to the step that took this receive; false: messages were lost. */
-static bool receive(struct end *end, const struct ibv_wc *wc, const uint8_t *buffer)
-{
-	struct step step;
-
-	if (is_behind_a_loss(end, wc, buffer))
-		return false;
-	for (step = stream_next(&end->in); !step.announces; step = stream_next(&end->in)) {
-		if (!step.writes)
-			continue;
-		if (!end->in.reliable &&
-		    pattern_match(window_of(end, &step), step.bytes, step.seed, 0) != step.bytes)
-			return false;
-		check_bytes(end, &step, window_of(end, &step), step.seed, 0, "write");
-	}
-	board_log(LOG_RECEIVED, end->id, step.number, step.opcode, wc->byte_len, wc->opcode);
-	if (is_of(wc, &step))
-		check_bytes(end, &step, step.writes ? window_of(end, &step) : buffer, step.seed, 0,
-			    "message");
-	else
-		wrong("end %u: step %llu (opcode %u, %u bytes, imm 0x%x) came as opcode %u, %u "
-		      "bytes, flags 0x%x, imm 0x%x",
-		      end->id, (unsigned long long)step.number, step.opcode, step.bytes, step.imm,
-		      wc->opcode, wc->byte_len, wc->wc_flags, wc->imm_data);
-	if (wc->wc_flags & IBV_WC_WITH_INV)
-		check_invalidated(end, wc);
-	end->received++;
-	return true;
 }
 
 bool end_complete(struct end *end, const struct ibv_wc *wc)
@@ -371,12 +284,12 @@ bool end_complete(struct end *end, const struct ibv_wc *wc)
 		end->mw_bound = true;
 		break;
 	case WR_RECV:
-		if (!receive(end, wc, end->memory + PLACE_RECV + index * MESSAGE_MAX_BYTES))
+		if (!end_receive(end, wc, end->memory + PLACE_RECV + index * MESSAGE_MAX_BYTES))
 			return false;
 		end_post_recv(end, index);
 		break;
 	default:
-		if (!receive(end, wc, worker.srq_memory + (size_t)index * MESSAGE_MAX_BYTES))
+		if (!end_receive(end, wc, worker.srq_memory + (size_t)index * MESSAGE_MAX_BYTES))
 			return false;
 		srq_post(index);
 		break;
