@@ -80,6 +80,11 @@ class Board:
         """Connections by rdma_cm that went from end to end."""
         return self._word(13)
 
+    @property
+    def untold(self) -> int:
+        """Connections by rdma_cm whose peers' ends nothing told of."""
+        return self._word(14)
+
     def log(self, newest: int = 12) -> list[str]:
         """Returns the last operations, oldest first, a line each."""
         count = self._word(12)

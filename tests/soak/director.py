@@ -127,11 +127,9 @@ class Director:
 
     def _add_up(self, worker: Worker) -> None:
         board, figures = worker.board, self.figures
-        figures.operations += board.operations
+        for name in ("operations", "datagrams", "dials", "untold", "wrong"):
+            setattr(figures, name, getattr(figures, name) + getattr(board, name))
         figures.bytes_checked += board.bytes
-        figures.datagrams += board.datagrams
-        figures.dials += board.dials
-        figures.wrong += board.wrong
         figures.longest_dereg_s = max(figures.longest_dereg_s, board.longest_dereg_s)
 
     def _count_leaks(self, worker: Worker) -> None:
@@ -344,9 +342,8 @@ class Director:
         victim = self._random.choice(victims)
         if strike == "stop":
             victim.stop(now_ns)
-            self._later.append(
-                (now_ns + self._random.randint(*STOP_NS), partial(self._resume, victim))
-            )
+            until_ns = now_ns + self._random.randint(*STOP_NS)
+            self._later.append((until_ns, partial(self._resume, victim)))
         else:
             self._end(victim, strike)
         return True

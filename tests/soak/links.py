@@ -57,6 +57,7 @@ class Figures:
     bytes_checked: int = 0
     datagrams: int = 0
     dials: int = 0
+    untold: int = 0
     links: Counter[str] = field(default_factory=Counter)  #: by service, and by what ends had
     strikes: Counter[str] = field(default_factory=Counter)
     wrong: int = 0

@@ -72,6 +72,7 @@ class Report:
             "bytes_checked": found.bytes_checked,
             "datagrams_received": found.datagrams,
             "connections_by_rdma_cm": found.dials,
+            "connections_not_told_of_a_death": found.untold,
             "links": dict(sorted(found.links.items())),
             "strikes": dict(sorted(found.strikes.items())),
             "wrong": found.wrong,

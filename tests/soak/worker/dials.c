@@ -208,9 +208,12 @@ static void poll_dial(struct dial *dial)
 		else if (wc.opcode == IBV_WC_RECV)
 			received(dial, wc.byte_len);
 	}
-	/* Nothing tells of a peer that died before it sent: no DREQ comes from its machine. */
-	if (worker.network && !dial->active && clock_ns() - dial->since_ns > HANG_NS)
+	/* A keeper sends no DREQ for a program that has died, as a kernel does: a peer that waits
+	 * for its next message is told by nothing. */
+	if (worker.network && !dial->over && clock_ns() - dial->since_ns > HANG_NS) {
+		board->untold++;
 		dial->over = true;
+	}
 	if (!dial->over && clock_ns() - dial->since_ns > HANG_NS) {
 		wrong("%s by rdma_cm hangs", dial->active ? "a connection" : "an answer");
 		dial->over = true;

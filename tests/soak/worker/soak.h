@@ -45,8 +45,9 @@ struct board {
 	uint64_t fds[3];
 	uint64_t heap_bytes[3];
 	uint64_t log_next;
-	uint64_t dials; /* connections by rdma_cm that went from end to end */
-	uint64_t reserved[2];
+	uint64_t dials;  /* connections by rdma_cm that went from end to end */
+	uint64_t untold; /* connections whose peers' ends were not told; on a network alone */
+	uint64_t reserved;
 	struct {
 		uint64_t id;
 		uint64_t progress; /* grows with all that the end posts, completes or receives */
