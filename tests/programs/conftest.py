@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,20 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.programs import users
+from tests.programs.clock import quick_clock
 from tests.programs.stage import Stage
 from tests.programs.users import User
 
-
-@pytest.fixture(scope="session")
-def quick_clock() -> Iterator[str]:
-    """Of quick_clock.c: a world-readable library."""
-    folder = Path(tempfile.mkdtemp(prefix="nupa-test-"))
-    folder.chmod(0o755)
-    library = folder / "quick_clock.so"
-    source = Path(__file__).with_name("quick_clock.c")
-    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
-    yield str(library)
-    shutil.rmtree(folder)
+__all__ = ["quick_clock"]
 
 
 @pytest.fixture

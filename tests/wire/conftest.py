@@ -13,8 +13,11 @@ import pytest
 from tests.common.impair import build
 from tests.common.namespaces import ETHERNET_MTU_BYTES, Namespace, machines
 from tests.programs import users
+from tests.programs.clock import quick_clock
 from tests.programs.users import User
 from tests.wire.lab import Wired, wired
+
+__all__ = ["quick_clock"]
 
 
 @pytest.fixture(scope="session")

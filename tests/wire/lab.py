@@ -64,8 +64,12 @@ class Wired(Stage):
         return self._argv(end, ["run", "--host", host, *mover, "--", *self.adapted(command)])
 
     def adapted(self, command: Sequence[str]) -> list[str]:
-        """Returns *command* with the server's real address, and the GID of the wire's address."""
-        words = [self.addresses[0] if word in _LOCAL_NAMES else word for word in command]
+        """Returns *command* with the server's real address, and the GID of the wire's address.
+
+        Programs other than those of rdma_cm meet by TCP over IPv4, which perftest and UCX ask for.
+        """
+        server = self.addresses[0] if "-R" in command else self.machines[0].ipv4
+        words = [server if word in _LOCAL_NAMES else word for word in command]
         name = Path(words[0]).name
         if name in _GID_OPTION:
             at = words.index("-g")
