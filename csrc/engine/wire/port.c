@@ -193,6 +193,7 @@ static void set_addresses(struct nupa_wire *wire)
 	memcpy(wire->in.src, remote, sizeof(remote));
 	memcpy(wire->in.dst, local, sizeof(local));
 	wire->out.tos = NUPA_WIRE_ECN_CAPABLE;
+	wire->out.ttl = wire->in.ttl = NUPA_WIRE_TTL; /* sockets hide that of what comes */
 	nupa_icrc_prepare(&wire->icrc_out, local, remote);
 	nupa_icrc_prepare(&wire->icrc_in, remote, local);
 	wire->out.src_port = wire->in.src_port = NUPA_WIRE_UDP_PORT;

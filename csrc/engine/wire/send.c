@@ -124,9 +124,9 @@ static void set_headers(struct nupa_wire *wire)
 /* By the keeper, which puts them into frames: as sendmmsg. */
 static int send_kept(struct nupa_wire *wire, uint32_t from)
 {
-	struct nupa_wire_envelope envelope = { .src_port = NUPA_WIRE_UDP_PORT,
-					       .tos = NUPA_WIRE_ECN_CAPABLE,
-					       .ttl = NUPA_WIRE_TTL };
+	struct nupa_wire_envelope envelope = { .src_port = wire->out.src_port,
+					       .tos = wire->out.tos,
+					       .ttl = wire->out.ttl };
 	uint32_t n = from;
 
 	memcpy(envelope.src, wire->out.src, sizeof(envelope.src));
