@@ -217,6 +217,7 @@ static size_t body_bytes(uint8_t kind)
 		[NUPA_TRACE_DIRECT] = sizeof(struct nupa_trace_direct),
 		[NUPA_TRACE_CQE] = sizeof(struct nupa_trace_cqe),
 		[NUPA_TRACE_FRAME] = sizeof(struct nupa_trace_frame),
+		[NUPA_TRACE_PACKET] = sizeof(struct nupa_trace_packet),
 	};
 
 	return kind < sizeof(bytes) ? bytes[kind] : 0;

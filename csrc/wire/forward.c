@@ -48,6 +48,8 @@ void nupa_keeper_send_mad(struct nupa_kept *wire, uint16_t pkey, const uint8_t *
 		nupa_probe_refused(wire, -error, nupa_clock_ns());
 		return;
 	}
+	if (!error)
+		nupa_keeper_trace_sent(wire, &path, pieces, 3);
 	count(&wire->entry->sent_packets, 1);
 	count(&wire->entry->sent_bytes, pieces[0].iov_len + NUPA_CM_MAD_BYTES + sizeof(icrc));
 }
@@ -116,19 +118,24 @@ static void manage(struct nupa_kept *wire, const struct nupa_keeper_packet *pack
 	    read.opcode != OPCODE_UD_SEND_ONLY || read.qkey != NUPA_CM_GSI_QKEY ||
 	    read.payload_bytes != NUPA_CM_MAD_BYTES) {
 		count(&wire->entry->malformed, 1);
+		nupa_keeper_trace_came(wire, packet, false);
 		return;
 	}
 	if (!nupa_keeper_icrc(packet)) {
 		count(&wire->entry->icrc_errors, 1);
+		nupa_keeper_trace_came(wire, packet, false);
 		nupa_probe_foreign(wire->keeper, packet);
 		return;
 	}
-	if (nupa_probe_take(wire, (uint16_t)read.pkey, mad, read.payload_bytes))
+	if (nupa_probe_take(wire, packet, (uint16_t)read.pkey, mad, read.payload_bytes))
 		return;
 	member = find_process(wire, mad, read.payload_bytes, &refuse);
-	if (member)
+	if (member) {
 		pass_on(member, packet);
-	else if (refuse && nupa_cm_refuse(mad, read.payload_bytes, answer))
+		return;
+	}
+	nupa_keeper_trace_came(wire, packet, true);
+	if (refuse && nupa_cm_refuse(mad, read.payload_bytes, answer))
 		nupa_keeper_send_mad(wire, (uint16_t)read.pkey, answer, false);
 }
 
@@ -170,6 +177,7 @@ void nupa_keeper_forward(struct nupa_keeper *keeper, const struct nupa_keeper_pa
 	}
 	if (packet->n < NUPA_WIRE_PACKET_MIN_BYTES || packet->n > NUPA_WIRE_PACKET_MAX_BYTES) {
 		count(&wire->entry->malformed, 1);
+		nupa_keeper_trace_came(wire, packet, false);
 		return;
 	}
 	if (dqpn_of(packet->bytes) == NUPA_CM_GSI_QPN) {
@@ -177,8 +185,10 @@ void nupa_keeper_forward(struct nupa_keeper *keeper, const struct nupa_keeper_pa
 		return;
 	}
 	member = nupa_member_of_slot(keeper, wire, dqpn_of(packet->bytes) >> 16);
-	if (!member)
+	if (!member) {
 		count(&wire->entry->foreign, 1);
-	else if (member != by)
+		nupa_keeper_trace_came(wire, packet, false);
+	} else if (member != by) {
 		pass_on(member, packet);
+	}
 }

@@ -151,12 +151,22 @@ void nupa_keeper_send_mad(struct nupa_kept *wire, uint16_t pkey, const uint8_t *
 /* Whether a packet ends with its ICRC, as far as can be told. */
 bool nupa_keeper_icrc(const struct nupa_keeper_packet *packet);
 
+/* --- trace.c ------------------------------------------------------------------------- */
+
+/* For captures: a packet has left; one has come, and ends here, dropped unless *taken*. */
+void nupa_keeper_trace_sent(struct nupa_kept *wire, const struct nupa_roce_path *path,
+			    const struct iovec *pieces, uint32_t n);
+void nupa_keeper_trace_came(struct nupa_kept *wire, const struct nupa_keeper_packet *packet,
+			    bool taken);
+
 /* --- probe.c ------------------------------------------------------------------------- */
 
 /* Looks at all wires; when to come again, in ms. */
 int nupa_keeper_tick(struct nupa_keeper *keeper, uint64_t now_ns);
-/* A datagram of connection management from QP 1: true, it concerned a probe, and is done with. */
-bool nupa_probe_take(struct nupa_kept *wire, uint16_t pkey, const uint8_t *mad, uint32_t bytes);
+/* A datagram of connection management from QP 1, in a packet: true, it concerned a probe, and is
+ * done with. */
+bool nupa_probe_take(struct nupa_kept *wire, const struct nupa_keeper_packet *packet, uint16_t pkey,
+		     const uint8_t *mad, uint32_t bytes);
 /* One that has not the wire's addresses: notes NAT if its ICRC shows it. */
 void nupa_probe_foreign(struct nupa_keeper *keeper, const struct nupa_keeper_packet *packet);
 /* The network refused a packet. */

@@ -216,7 +216,8 @@ static void send_probe(struct nupa_kept *wire, uint64_t now_ns)
 	nupa_keeper_send_mad(wire, NUPA_PKEY_DEFAULT, bytes, true);
 }
 
-bool nupa_probe_take(struct nupa_kept *wire, uint16_t pkey, const uint8_t *mad, uint32_t bytes)
+bool nupa_probe_take(struct nupa_kept *wire, const struct nupa_keeper_packet *packet, uint16_t pkey,
+		     const uint8_t *mad, uint32_t bytes)
 {
 	const uint64_t now_ns = nupa_clock_ns();
 	struct nupa_cm_mad read, reply = { .attribute = NUPA_CM_DREP };
@@ -231,11 +232,13 @@ bool nupa_probe_take(struct nupa_kept *wire, uint16_t pkey, const uint8_t *mad, 
 		reply.local_id = read.remote_id;
 		reply.remote_id = read.local_id;
 		nupa_cm_mad_write(&reply, answer);
+		nupa_keeper_trace_came(wire, packet, true);
 		nupa_keeper_send_mad(wire, pkey, answer, false);
 		return true;
 	}
 	if (read.attribute != NUPA_CM_DREP || !wire->probe.id || read.remote_id != wire->probe.id)
 		return false;
+	nupa_keeper_trace_came(wire, packet, true);
 	took_ns = now_ns - wire->probe.sent_ns;
 	rtt_ns = nupa_load_relaxed(&wire->entry->rtt_ns);
 	nupa_store_relaxed(&wire->entry->rtt_ns,

@@ -23,6 +23,9 @@ void nupa_expand_begin(struct nupa_watch *watch, const struct nupa_trace_record 
 	case NUPA_TRACE_FRAME:
 		sense = nupa_expand_frame(watch, record, source);
 		break;
+	case NUPA_TRACE_PACKET:
+		sense = nupa_expand_packet(watch, record, source);
+		break;
 	case NUPA_TRACE_WQE:
 		sense = nupa_expand_wqe(watch, record, source);
 		break;
@@ -52,19 +55,20 @@ static uint32_t room_for(const struct nupa_run *run)
 	case NUPA_RUN_CACHE:
 		return NUPA_HEADER_BYTES + NUPA_CACHE_MAX_BYTES;
 	default:
-		return NUPA_HEADER_BYTES + run->whole.data_bytes;
+		return NUPA_HEADER_BYTES + run->whole.head_bytes + run->whole.data_bytes;
 	}
 }
 
 static uint32_t build_whole(const struct nupa_whole *whole, uint8_t *out, uint32_t *original_bytes)
 {
 	*original_bytes = whole->original_bytes;
-	memcpy(out, whole->data, whole->data_bytes);
+	memcpy(out, whole->head, whole->head_bytes);
+	memcpy(out + whole->head_bytes, whole->data, whole->data_bytes);
 	if (whole->ip_length) {
 		out[16] = (uint8_t)(whole->ip_length >> 8);
 		out[17] = (uint8_t)whole->ip_length;
 	}
-	return whole->data_bytes;
+	return whole->head_bytes + whole->data_bytes;
 }
 
 /* The header of NUPA's link type: nupa/packet/tables/record.py. */

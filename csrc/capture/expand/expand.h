@@ -121,7 +121,11 @@ struct nupa_roce {
 	uint32_t ip_sum;  /* of the 16 bit words of the IPv4 header */
 };
 
+#define NUPA_WHOLE_HEAD_BYTES 64u
+
 struct nupa_whole { /* a packet that lies there as it is, or was built already */
+	uint8_t head[NUPA_WHOLE_HEAD_BYTES]; /* in front of the data */
+	uint32_t head_bytes;
 	const uint8_t *data;
 	uint32_t data_bytes, original_bytes;
 	uint16_t ip_length; /* to be put into its IPv4 header; 0: as it is */
@@ -348,6 +352,9 @@ bool nupa_expand_cqe(struct nupa_watch *watch, const struct nupa_trace_record *r
 		     uint32_t source);
 bool nupa_expand_frame(struct nupa_watch *watch, const struct nupa_trace_record *record,
 		       uint32_t source);
+/* wire.c */
+bool nupa_expand_packet(struct nupa_watch *watch, const struct nupa_trace_record *record,
+			uint32_t source);
 
 /* roce.c */
 /* The beginning of its packets. */

@@ -47,9 +47,10 @@ struct nupa_channel {
 	bool foreign; /* the peer's pid is one of another pid namespace: it means nothing here */
 	bool apart;   /* it is in a kernel that sees stores by flush and fetch alone */
 	bool wired;   /* to the keeper of a wire: messages become packets (engine/wire) */
-	uint32_t wire_mtu_bytes; /* wired: what it carries */
-	bool trunked;            /* it is on another machine */
-	bool distant;            /* apart or trunked: nothing reaches it but messages */
+	uint32_t wire_mtu_bytes;          /* wired: what it carries */
+	struct nupa_trace_posted *posted; /* wired: by line, the port's; NULL: there is none */
+	bool trunked;                     /* it is on another machine */
+	bool distant;                     /* apart or trunked: nothing reaches it but messages */
 	bool rx_open;
 	bool dma_backed; /* our DMA bytes are backed by memory */
 	bool broken;     /* the peer died, left, or wrote nonsense */

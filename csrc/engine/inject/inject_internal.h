@@ -80,10 +80,10 @@ static inline void nupa_judged_nak(struct nupa_judged *j, uint32_t syndrome)
 	j->result->syndrome = syndrome;
 }
 
-/* For watchers: before anything is done about it. */
+/* For watchers, before anything is done about it; packets of wires are recorded as they come. */
 static inline void nupa_judged_record(const struct nupa_judged *j, const struct nupa_msg *msg)
 {
-	if (unlikely(j->engine->trace & NUPA_TRACE_MOVES))
+	if (unlikely(j->engine->trace & NUPA_TRACE_MOVES && j->wire_host < 0))
 		nupa_trace_received(j->engine, j->from, msg, j->payload, NUPA_TRACE_INJECTED);
 }
 

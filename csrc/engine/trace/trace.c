@@ -128,9 +128,8 @@ void nupa_trace_end(struct nupa_engine *engine)
 
 /* --- data ---------------------------------------------------------------------------- */
 
-/* The parts to keep of a payload of *bytes* in packets of *mtu_bytes*. */
-static struct nupa_trace_data plan(const struct nupa_engine *engine, uint32_t bytes,
-				   uint32_t mtu_bytes)
+struct nupa_trace_data nupa_trace_plan(const struct nupa_engine *engine, uint32_t bytes,
+				       uint32_t mtu_bytes)
 {
 	uint32_t packets = bytes / mtu_bytes + 1;
 	uint32_t piece_bytes = NUPA_TRACE_SNAP_BYTES(engine->trace);
@@ -146,7 +145,7 @@ static struct nupa_trace_data plan(const struct nupa_engine *engine, uint32_t by
 	};
 }
 
-static uint32_t kept_bytes(const struct nupa_trace_data *data)
+uint32_t nupa_trace_kept_bytes(const struct nupa_trace_data *data)
 {
 	uint32_t whole = data->total_bytes / data->mtu_bytes;
 	uint32_t rest = data->total_bytes % data->mtu_bytes;
@@ -154,8 +153,8 @@ static uint32_t kept_bytes(const struct nupa_trace_data *data)
 	return whole * data->piece_bytes + (rest < data->piece_bytes ? rest : data->piece_bytes);
 }
 
-static void keep(uint8_t *to, const struct nupa_trace_data *data, const struct nupa_span *spans,
-		 uint32_t n_spans, uint64_t offset)
+void nupa_trace_keep(uint8_t *to, const struct nupa_trace_data *data, const struct nupa_span *spans,
+		     uint32_t n_spans, uint64_t offset)
 {
 	uint32_t step = data->piece_bytes == data->mtu_bytes ? data->total_bytes : data->mtu_bytes;
 
@@ -222,8 +221,8 @@ struct nupa_trace_record *nupa_trace_put_message(struct nupa_engine *engine,
 {
 	struct nupa_span span = { (uint8_t *)(uintptr_t)payload, bytes };
 	struct nupa_trace_data data =
-	    plan(engine, bytes, qp ? nupa_qp_mtu_bytes(qp) : NUPA_MTU_BYTES);
-	uint32_t kept = kept_bytes(&data);
+	    nupa_trace_plan(engine, bytes, qp ? nupa_qp_mtu_bytes(qp) : NUPA_MTU_BYTES);
+	uint32_t kept = nupa_trace_kept_bytes(&data);
 	struct nupa_trace_record *record = nupa_trace_begin(
 	    engine, NUPA_TRACE_MESSAGE, (uint32_t)sizeof(struct nupa_trace_message) + kept, now_ns);
 	struct nupa_trace_message *body = (struct nupa_trace_message *)(void *)(record + 1);
@@ -240,7 +239,7 @@ struct nupa_trace_record *nupa_trace_put_message(struct nupa_engine *engine,
 	memset(body->pad, 0, sizeof(body->pad));
 	if (bytes > NUPA_SEND_INLINE_BYTES || kept != bytes ||
 	    !nupa_guard_copy_small(body + 1, payload, bytes))
-		keep((uint8_t *)(body + 1), &data, &span, 1, 0);
+		nupa_trace_keep((uint8_t *)(body + 1), &data, &span, 1, 0);
 	return record;
 }
 
@@ -268,6 +267,11 @@ void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *chan
 	const uint8_t *payload;
 	uint64_t start;
 
+	if (channel->wired) { /* T4: the packet that it becomes is recorded */
+		if (request)
+			nupa_trace_note(channel, qp);
+		return;
+	}
 	if (request && msg->op == NUPA_OP_WRITE && !bytes && msg->reth.total_bytes)
 		return; /* its data went directly, and is recorded so */
 	payload = inline_payload(msg, qp);
@@ -282,8 +286,7 @@ void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *chan
 	nupa_trace_put_place(record, &channel->tx);
 	if (request) {
 		record->transfer = NUPA_TRANSFER(msg->src_qpn, qp->sq.issued);
-		if (qp->sq.issued < qp->sq.begun)
-			record->flags = NUPA_TRACE_RETRY;
+		record->flags = nupa_trace_is_again(qp);
 	}
 	nupa_trace_end(engine);
 }
@@ -363,50 +366,17 @@ void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,
 		uint32_t kept;
 
 		body.offset_bytes = offset;
-		body.data = plan(engine, chunk, nupa_qp_mtu_bytes(qp));
-		kept = kept_bytes(&body.data);
+		body.data = nupa_trace_plan(engine, chunk, nupa_qp_mtu_bytes(qp));
+		kept = nupa_trace_kept_bytes(&body.data);
 		record = nupa_trace_begin(engine, NUPA_TRACE_DIRECT, (uint32_t)sizeof(body) + kept,
 					  begun_ns);
 		memcpy(record + 1, &body, sizeof(body));
 		record->peer = (uint16_t)qp->channel->peer;
 		record->data_bytes = kept;
 		record->transfer = NUPA_TRANSFER(qp->ibv.qp_num, qp->sq.issued);
-		keep((uint8_t *)(record + 1) + sizeof(body), &body.data, spans, n_spans, offset);
+		nupa_trace_keep((uint8_t *)(record + 1) + sizeof(body), &body.data, spans, n_spans,
+				offset);
 		nupa_trace_end(engine);
 		offset += chunk;
 	} while (offset < total);
-}
-
-/* --- frames -------------------------------------------------------------------------- */
-
-#define VNET_BYTES 12u /* struct virtio_net_hdr_v1: flags, type, then 16 bits each */
-
-void nupa_trace_frame(struct nupa_engine *engine, uint32_t dest_host, const uint8_t *frame,
-		      uint32_t bytes)
-{
-	struct nupa_trace_frame body = { 0 };
-	struct nupa_trace_record *record;
-	struct nupa_span span;
-	uint16_t words[5]; /* hdr_len, gso_size, csum_start, csum_offset, num_buffers */
-	uint32_t kept;
-
-	if (bytes <= VNET_BYTES)
-		return;
-	bytes -= VNET_BYTES;
-	memcpy(words, frame + 2, sizeof(words));
-	body.flags = frame[0];
-	body.gso_type = frame[1];
-	body.gso_bytes = words[1];
-	body.csum_start = words[2];
-	body.csum_offset = words[3];
-	body.data = plan(engine, bytes, bytes);
-	kept = kept_bytes(&body.data);
-	span = (struct nupa_span){ (uint8_t *)(uintptr_t)frame + VNET_BYTES, bytes };
-	record = nupa_trace_begin(engine, NUPA_TRACE_FRAME, (uint32_t)sizeof(body) + kept,
-				  engine->now_ns());
-	memcpy(record + 1, &body, sizeof(body));
-	record->peer = (uint16_t)(dest_host + 1);
-	record->data_bytes = kept;
-	keep((uint8_t *)(record + 1) + sizeof(body), &body.data, &span, 1, 0);
-	nupa_trace_end(engine);
 }

@@ -11,19 +11,22 @@
  *   T2  Records begin at multiples of 8 and never wrap: NUPA_TRACE_PAD fills the ring's end.
  *   T3  A record is published before its effects reach any other process; its time is taken
  *       before that.  So a reader that reads the clock (T) and then all tails has all records with
- *       a time up to T, and can order causes before effects.
+ *       a time up to T, and can order causes before effects.  A packet to a wire is published when
+ *       the kernel has taken it, as only then it is known.
  *   T4  Each message and each direct access is recorded once, by the side that causes it.  Where
- *       else it passes follows from the route.
+ *       else it passes follows from the route.  Of a message to a wire the packet is recorded
+ *       instead, by its sender, and a packet from there by the process that takes it.
  *
  * Structures are the engine's own and change with it; csrc/capture turns them into public formats.
  */
 #ifndef NUPA_TRACE_H
 #define NUPA_TRACE_H
 
+#include "packet/icrc.h"
 #include "segment/ring/wire.h"
 
-/* Recorded at level QUEUE: WQE, DOORBELL, CQE; TRANSPORT: MESSAGE, DIRECT; NET: FRAME; TLP: all but
- * FRAME. */
+/* Recorded at level QUEUE: WQE, DOORBELL, CQE; TRANSPORT: MESSAGE, DIRECT, PACKET; NET: FRAME; TLP:
+ * all but FRAME and PACKET. */
 #define NUPA_TRACE_ENTRIES (NUPA_TRACE_QUEUE | NUPA_TRACE_TLP)
 #define NUPA_TRACE_MOVES (NUPA_TRACE_TRANSPORT | NUPA_TRACE_TLP)
 enum nupa_trace_kind {
@@ -34,6 +37,7 @@ enum nupa_trace_kind {
 	NUPA_TRACE_DIRECT,   /* struct nupa_trace_direct: a requester moved the data by itself */
 	NUPA_TRACE_CQE,      /* struct nupa_trace_cqe */
 	NUPA_TRACE_FRAME,    /* struct nupa_trace_frame: of the netdev */
+	NUPA_TRACE_PACKET,   /* struct nupa_trace_packet: of a wire */
 };
 
 /* In `flags`: why the record is there besides; recorded by the receiver, of what came to it. */
@@ -171,6 +175,24 @@ struct nupa_trace_frame {
 };
 NUPA_ASSERT_SIZE(struct nupa_trace_frame, 24);
 
+/* Data: the packet from the BTH to the ICRC. */
+struct nupa_trace_packet {
+	struct nupa_trace_data data;
+	struct nupa_roce_path path;
+	uint16_t host; /* the wire's */
+	uint8_t came;  /* from there */
+	uint8_t ends;  /* an answer: the last one to its request */
+	uint8_t pad[2];
+};
+NUPA_ASSERT_SIZE(struct nupa_trace_packet, 16 + 38 + 6);
+
+/* The request that a line of a wire's ring is of: a packet is made of it later. */
+struct nupa_trace_posted {
+	uint64_t transfer; /* 0: none, or not known */
+	uint32_t line;     /* + 1 */
+	uint8_t flags;     /* enum nupa_trace_flag */
+};
+
 /* The largest record: who finds a larger one reads nonsense. */
 #define NUPA_TRACE_RECORD_MAX_BYTES (NUPA_TRACE_CHUNK_BYTES + 512u)
 
@@ -208,5 +230,11 @@ void nupa_trace_doorbell(struct nupa_engine *engine, enum nupa_trace_queue queue
 void nupa_trace_completion(struct nupa_engine *engine, const struct nupa_cq *cq);
 void nupa_trace_frame(struct nupa_engine *engine, uint32_t dest_host, const uint8_t *frame,
 		      uint32_t bytes);
+/* A packet of a wire that has just left, or came.  packet->data is ignored. */
+#define NUPA_TRACE_PIECES_MAX 3u
+void nupa_trace_packet(struct nupa_engine *engine, const struct nupa_trace_packet *packet,
+		       struct nupa_trace_posted of, uint64_t time_ns, const struct iovec *pieces,
+		       uint32_t n_pieces);
+struct nupa_trace_posted nupa_trace_posted(const struct nupa_channel *channel, uint64_t line);
 
 #endif

@@ -64,14 +64,17 @@ void nupa_wire_send_alone(struct nupa_wire *wire, const struct nupa_roce_packet 
 				    .msg_iov = pieces,
 				    .msg_iovlen = NUPA_WIRE_PIECES };
 	uint32_t icrc = htole32(nupa_icrc_of(&wire->icrc_out, wire->out.src_port, 0, pieces, 2));
+	const uint64_t now_ns = nupa_wire_is_traced(wire) ? wire->engine->now_ns() : 0;
 
 	pieces[2] = (struct iovec){ &icrc, sizeof(icrc) };
-	if (wire->udp < 0) {
+	if (wire->udp < 0)
 		envelop(wire, &wire->out, pieces, NUPA_WIRE_PIECES);
+	else if (sendmsg(wire->udp, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return;
-	}
-	if (sendmsg(wire->udp, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		return;
+	if (now_ns)
+		nupa_wire_trace_alone(wire, now_ns, pieces);
+	if (wire->udp < 0)
+		return; /* the keeper counts it */
 	__atomic_fetch_add(&wire->entry->sent_packets, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&wire->entry->sent_bytes,
 			   pieces[0].iov_len + pieces[1].iov_len + pieces[2].iov_len,

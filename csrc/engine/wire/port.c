@@ -216,6 +216,7 @@ static void free_wire(struct nupa_wire *wire)
 	shut(&wire->keeper);
 	shut(&wire->udp);
 	shut(&wire->wake);
+	free(wire->posted);
 	free(wire);
 }
 
@@ -227,6 +228,8 @@ static struct nupa_wire *make_wire(struct nupa_engine *engine, struct nupa_chann
 
 	if (!wire)
 		return NULL;
+	wire->posted = calloc(sb->ring_lines, sizeof(*wire->posted)); /* a capture's only */
+	channel->posted = wire->posted;
 	wire->engine = engine;
 	wire->channel = channel;
 	wire->entry = entry;
@@ -291,6 +294,7 @@ void nupa_wire_opened(struct nupa_engine *engine, struct nupa_channel *channel)
 			  "send (%s): see `nupa show`",
 			  engine->fabric->hosts[channel->peer_host].name, entry->socket,
 			  strerror(-error));
+		channel->posted = NULL;
 		free_wire(wire);
 		return;
 	}
@@ -300,6 +304,8 @@ void nupa_wire_opened(struct nupa_engine *engine, struct nupa_channel *channel)
 
 static void stop(struct nupa_wire *wire)
 {
+	if (wire->channel)
+		wire->channel->posted = NULL;
 	wire->channel = NULL;
 	nupa_store_release(&wire->stop, true);
 	(void)!write(wire->wake, &(uint64_t){ 1 }, sizeof(uint64_t));

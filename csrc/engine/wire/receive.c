@@ -36,9 +36,12 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 {
 	struct nupa_roce_packet packet;
 	const uint8_t *payload;
+	bool valid;
 
 	if (!nupa_roce_read(bytes, n, &packet, &payload)) {
 		__atomic_fetch_add(&wire->entry->malformed, 1, __ATOMIC_RELAXED);
+		if (nupa_wire_is_traced(wire))
+			nupa_wire_trace_came(wire, path, identified, NULL, bytes, n);
 		return;
 	}
 	memcpy(packet.source, path->src, sizeof(packet.source));
@@ -52,7 +55,12 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 	else
 		__atomic_fetch_add(&wire->entry->icrc_errors, 1, __ATOMIC_RELAXED);
 	/* An invalid request is answered by a NAK; nothing answers an invalid answer. */
-	if (!nupa_opcode(packet.opcode).request && !nupa_roce_valid(&packet)) {
+	valid = nupa_opcode(packet.opcode).request || nupa_roce_valid(&packet);
+	if (nupa_wire_is_traced(wire) && (kept || !valid || is_ours(wire, &packet)))
+		nupa_wire_trace_came(wire, path, identified,
+				     valid && packet.flags & NUPA_ROCE_ICRC_RIGHT ? &packet : NULL,
+				     bytes, n);
+	if (!valid) {
 		__atomic_fetch_add(&wire->entry->malformed, 1, __ATOMIC_RELAXED);
 		return;
 	}

@@ -29,7 +29,7 @@ static uint16_t join(struct nupa_wire *wire, uint32_t bytes)
 
 /* Puts a packet into the batch; its payload stays where it is until the batch is sent. */
 static void add(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
-		const uint8_t *payload)
+		const uint8_t *payload, struct nupa_trace_posted of)
 {
 	struct nupa_wire_out *out = &wire->outs[wire->n_out];
 	struct iovec *pieces = &wire->pieces[wire->n_pieces];
@@ -39,6 +39,7 @@ static void add(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
 	const uint16_t identification = join(wire, bytes);
 	uint32_t icrc, n = 1;
 
+	out->of = of;
 	out->first_piece = wire->n_pieces;
 	pieces[0] = (struct iovec){ out->headers, head_bytes };
 	if (packet->payload_bytes)
@@ -56,6 +57,7 @@ static void add(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
 /* One message becomes none, one or two packets.  False: the ring is empty. */
 static bool take(struct nupa_wire *wire)
 {
+	static const struct nupa_trace_posted nothing;
 	struct nupa_rx *rx = &wire->rx;
 	struct nupa_roce_packet packet;
 	struct nupa_wire_out *out = &wire->outs[wire->n_out];
@@ -67,10 +69,12 @@ static bool take(struct nupa_wire *wire)
 	out[0].dma_head = out[1].dma_head = rx->dma_head;
 	out[0].repeated = out[1].repeated = false;
 	if (nupa_wire_packet(wire, out, beside, &packet, &payload))
-		add(wire, &packet, payload);
+		add(wire, &packet, payload,
+		    nupa_wire_is_traced(wire) ? nupa_trace_posted(wire->channel, rx->head)
+					      : nothing);
 	/* Behind it: so the kernel takes both at once. */
 	if (nupa_wire_acknowledgement(wire, &out->msg, &packet))
-		add(wire, &packet, NULL);
+		add(wire, &packet, NULL, nothing);
 	rx->head++; /* published when the batch is sent: until then the payloads are ours */
 	rx->dma_head += rx->dma_pending;
 	return true;
@@ -176,9 +180,12 @@ static bool send_batch(struct nupa_wire *wire)
 
 	set_headers(wire);
 	while (done < all) {
+		const uint64_t now_ns = nupa_wire_is_traced(wire) ? wire->engine->now_ns() : 0;
 		const int n = send_some(wire, done);
 
 		if (n > 0) {
+			if (now_ns)
+				nupa_wire_trace_sent(wire, done, done + (uint32_t)n, now_ns);
 			done += (uint32_t)n;
 			continue;
 		}

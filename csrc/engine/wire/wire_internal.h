@@ -3,6 +3,7 @@
 #ifndef NUPA_WIRE_INTERNAL_H
 #define NUPA_WIRE_INTERNAL_H
 
+#include "engine/trace/trace.h"
 #include "engine/wire/wire.h"
 #include "packet/roce.h"
 #include "segment/port_protocol.h"
@@ -26,6 +27,7 @@ struct nupa_wire_out {
 	uint8_t tail[8]; /* padding, ICRC */
 	uint32_t first_piece;
 	bool repeated; /* a request that was sent before */
+	struct nupa_trace_posted of; /* while a capture runs: the request of which it is */
 };
 
 /* Packets that leave in one call: all of one length, but for the last, which may be shorter.  The
@@ -68,6 +70,7 @@ struct nupa_wire {
 	struct nupa_icrc_base icrc_out, icrc_in;
 	uint64_t measured_ns, measured_bytes, bytes_per_s; /* of what is sent: congestion.c */
 	struct nupa_icrc_sender sender;                    /* the other end */
+	struct nupa_trace_posted *posted;                  /* by line of the ring */
 	union {
 		struct sockaddr_in v4;
 		struct sockaddr_in6 v6;
@@ -109,6 +112,18 @@ uint8_t nupa_wire_tos(struct msghdr *msg);
 void nupa_wire_measure(struct nupa_wire *wire, uint64_t bytes);
 /* Answers a marked packet.  True: the packet is a notification, and done. */
 bool nupa_wire_congested(struct nupa_wire *wire, const struct nupa_roce_packet *packet);
+/* trace.c: for captures.  Groups that have just left. */
+static inline bool nupa_wire_is_traced(const struct nupa_wire *wire)
+{
+	return unlikely(wire->engine->trace & NUPA_TRACE_TRANSPORT);
+}
+void nupa_wire_trace_sent(struct nupa_wire *wire, uint32_t from, uint32_t to, uint64_t time_ns);
+/* One by itself, of NUPA_WIRE_PIECES pieces. */
+void nupa_wire_trace_alone(struct nupa_wire *wire, uint64_t time_ns, const struct iovec *pieces);
+/* One that came.  packet NULL: it is not taken. */
+void nupa_wire_trace_came(struct nupa_wire *wire, const struct nupa_roce_path *path,
+			  bool identified, const struct nupa_roce_packet *packet,
+			  const uint8_t *bytes, uint32_t n);
 /* receive.c: returns how many came. */
 uint32_t nupa_wire_receive(struct nupa_wire *wire);
 uint32_t nupa_wire_receive_kept(struct nupa_wire *wire); /* by the keeper */

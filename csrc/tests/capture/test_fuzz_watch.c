@@ -114,20 +114,25 @@ static void put_any(struct recorder *from, uint8_t *data)
 		[NUPA_TRACE_DOORBELL] = sizeof(struct nupa_trace_doorbell),
 		[NUPA_TRACE_CQE] = sizeof(struct nupa_trace_cqe),
 		[NUPA_TRACE_FRAME] = sizeof(struct nupa_trace_frame),
+		[NUPA_TRACE_PACKET] = sizeof(struct nupa_trace_packet),
 	};
 	static const uint8_t kinds[] = { NUPA_TRACE_WQE, NUPA_TRACE_DOORBELL, NUPA_TRACE_CQE,
-					 NUPA_TRACE_FRAME };
+					 NUPA_TRACE_FRAME, NUPA_TRACE_PACKET };
 	uint8_t body[128];
-	struct nupa_trace_record record = { .kind = kinds[any(4)],
+	struct nupa_trace_record record = { .kind = kinds[any(5)],
 					    .peer = (uint16_t)number(4),
 					    .flags = (uint8_t)(any(3) ? 0 : test_random(&state)),
 					    .transfer = any(2) ? test_random(&state) : 0 };
 	struct nupa_trace_frame *frame = (void *)body;
+	struct nupa_trace_packet *packet = (void *)body;
 	uint32_t data_bytes = (uint32_t)any(700);
 
 	fill(body, sizeof(body));
-	if (record.kind == NUPA_TRACE_FRAME && any(4))
-		frame->data.total_bytes = (uint32_t)any(2000);
+	/* Both begin with it. */
+	if (record.kind >= NUPA_TRACE_FRAME && any(4))
+		frame->data.total_bytes = any(2) ? data_bytes : (uint32_t)any(2000);
+	if (record.kind == NUPA_TRACE_PACKET && any(8))
+		packet->host = (uint16_t)any(2);
 	recorder_put(from, record, any(40) ? 0 : test_random(&state), body, sizes[record.kind],
 		     data, data_bytes);
 }

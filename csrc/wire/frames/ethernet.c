@@ -215,7 +215,7 @@ uint32_t nupa_frame_head(const struct nupa_frame_link *link, const struct nupa_f
 	memcpy(ether.ether_shost, link->mac, ETHER_ADDR_LEN);
 	memcpy(head, &ether, sizeof(ether));
 	at += ipv4 ? write_ip4(link, packet, head + at) : write_ip6(link, packet, head + at);
-	if (!ipv4) { /* a kernel refuses 0 there unless a socket asks for it */
+	if (!ipv4 && packet->data) { /* a kernel refuses 0 there unless a socket asks for it */
 		uint32_t sum = nupa_frame_pseudo(link->local, link->remote, IPPROTO_UDP, bytes);
 
 		sum = nupa_frame_sum(sum, (const uint8_t *)&udp, sizeof(udp));

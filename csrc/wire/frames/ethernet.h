@@ -51,7 +51,8 @@ enum nupa_frame_verdict nupa_frame_read(const struct nupa_frame_link *link, cons
 
 /* Writes the headers of the frame from us to the remote in front of packet->data: their bytes.
  * Identification, source port, TOS and TTL are the packet's; IPv4 has DF, as an unconnected socket
- * with IP_PMTUDISC_DO has.  The packet has at most 65,507 bytes. */
+ * with IP_PMTUDISC_DO has.  The packet has at most 65,507 bytes.  data NULL: without the checksum
+ * that IPv6 wants. */
 uint32_t nupa_frame_head(const struct nupa_frame_link *link, const struct nupa_frame_packet *packet,
 			 uint8_t head[NUPA_FRAME_HEAD_BYTES]);
 
