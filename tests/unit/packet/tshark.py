@@ -22,14 +22,17 @@ _GUESSERS = [
 ]
 
 
+def without_guessers() -> list[str]:
+    """Returns options of tshark."""
+    return [word for protocol in _GUESSERS for word in ("--disable-protocol", protocol)]
+
+
 def dissect(file: Path, *options: str) -> list[dict[str, list[str]]]:
     """Returns the fields of each packet: name -> values, in their order.
 
     Groups of fields that tshark shows as a field, too, are left out.
     """
-    command = ["tshark", "-n", "-r", str(file), "-T", "json", *options]
-    for protocol in _GUESSERS:
-        command += ["--disable-protocol", protocol]
+    command = ["tshark", "-n", "-r", str(file), "-T", "json", *options, *without_guessers()]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=50)
     packets = json.loads(done.stdout, object_pairs_hook=_pairs)
     return [_flat(dict(dict(packet)["_source"])["layers"]) for packet in packets]
