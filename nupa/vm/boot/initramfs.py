@@ -54,6 +54,13 @@ LATER = (
     "cls_matchall",
     "act_mirred",
     "ifb",
+    "bridge",
+    "wireguard",
+    "xfrm_user",
+    "esp4",
+    "gcm",  # and what its use in ESP needs
+    "seqiv",
+    "ghash_generic",
 )
 #: Names by which the kernel asks for some of them.
 _ALIASES = {
@@ -68,6 +75,14 @@ _ALIASES = {
     "net-cls-matchall": "cls_matchall",
     "net-act-mirred": "act_mirred",
     "rtnl-link-ifb": "ifb",
+    "rtnl-link-bridge": "bridge",
+    "rtnl-link-wireguard": "wireguard",
+    "net-pf-16-proto-6": "xfrm_user",
+    "xfrm-type-2-50": "esp4",
+    "crypto-rfc4106(gcm(aes))": "gcm",
+    "crypto-gcm": "gcm",
+    "crypto-seqiv": "seqiv",
+    "crypto-ghash": "ghash_generic",
 }
 
 _ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
