@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The words between a process and the keeper of a wire, on the keeper's Unix socket
- * (SOCK_SEQPACKET).  The process says hello, the keeper welcomes it and passes it a UDP socket.
- * From then on each datagram is one packet behind an envelope, in either direction.  A hang-up says
- * that the other end is gone.
+ * (SOCK_SEQPACKET).  The process says hello, the keeper welcomes it and passes it a UDP socket,
+ * RAW: and a packet socket.  From then on each datagram is one packet behind an envelope, in either
+ * direction.  A hang-up says that the other end is gone.
  *
  *   process -> keeper   packets of other slots that came by the process's UDP socket; FRAMES: all
  *   keeper -> process   packets of QP 1, and those that came by another socket; FRAMES: all */

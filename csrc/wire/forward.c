@@ -156,6 +156,19 @@ static void send_out(struct nupa_kept *wire, const struct nupa_keeper_packet *pa
 		(void)wire->medium->send(wire->keeper, wire, &packet->path, &piece, 1);
 }
 
+/* RAW: a packet socket has it as well. */
+static bool comes_twice(struct nupa_kept *wire, const struct nupa_keeper_packet *packet)
+{
+	uint32_t dqpn;
+
+	if (!wire->medium->identifies || packet->identified ||
+	    packet->n < NUPA_WIRE_PACKET_MIN_BYTES)
+		return false;
+	dqpn = dqpn_of(packet->bytes);
+	return dqpn >> NUPA_QP_INDEX_BITS == 0 ||
+	       nupa_member_of_slot(wire->keeper, wire, dqpn >> NUPA_QP_INDEX_BITS);
+}
+
 void nupa_keeper_forward(struct nupa_keeper *keeper, const struct nupa_keeper_packet *packet,
 			 const struct nupa_member *by)
 {
@@ -171,6 +184,8 @@ void nupa_keeper_forward(struct nupa_keeper *keeper, const struct nupa_keeper_pa
 			nupa_probe_foreign(keeper, packet);
 		return;
 	}
+	if (!by && comes_twice(wire, packet))
+		return;
 	if (!by) {
 		count(&wire->entry->received_packets, 1);
 		count(&wire->entry->received_bytes, packet->n);
@@ -184,7 +199,7 @@ void nupa_keeper_forward(struct nupa_keeper *keeper, const struct nupa_keeper_pa
 		manage(wire, packet);
 		return;
 	}
-	member = nupa_member_of_slot(keeper, wire, dqpn_of(packet->bytes) >> 16);
+	member = nupa_member_of_slot(keeper, wire, dqpn_of(packet->bytes) >> NUPA_QP_INDEX_BITS);
 	if (!member) {
 		count(&wire->entry->foreign, 1);
 		nupa_keeper_trace_came(wire, packet, false);

@@ -39,8 +39,7 @@ static void receive(void *context, const struct nupa_frame_packet *frame)
 static void ready(struct nupa_keeper *keeper, struct nupa_keeper_source *source, uint32_t events)
 {
 	struct nupa_kept *wire =
-	    (struct nupa_kept *)(void *)((char *)source -
-					 offsetof(struct nupa_kept, frames_source));
+	    (struct nupa_kept *)(void *)((char *)source - offsetof(struct nupa_kept, source));
 	struct guest *guest = wire->frames;
 	const struct nupa_frames_counters *counters = nupa_frames_counters(guest->frames);
 	uint64_t malformed = counters->malformed, foreign = counters->foreign;
@@ -118,9 +117,9 @@ static int open_guest(struct nupa_keeper *keeper, struct nupa_kept *wire, const 
 		return explain_open(error, path, why, why_bytes);
 	}
 	wire->frames = guest;
-	wire->frames_source =
+	wire->source =
 	    (struct nupa_keeper_source){ .fd = nupa_frames_fd(guest->frames), .ready = ready };
-	error = nupa_keeper_watch(keeper, &wire->frames_source);
+	error = nupa_keeper_watch(keeper, &wire->source);
 	if (!error)
 		return 0;
 	nupa_frames_close(guest->frames);
@@ -135,7 +134,7 @@ static void close_guest(struct nupa_keeper *keeper, struct nupa_kept *wire)
 
 	(void)keeper;
 	/* Its file is closed with it, and so leaves the loop. */
-	wire->frames_source.fd = -1;
+	wire->source.fd = -1;
 	wire->frames = NULL;
 	if (!guest)
 		return;

@@ -305,7 +305,7 @@ int nupa_keeper_add(struct nupa_keeper *keeper, uint32_t host, const uint8_t rem
 		return nupa_explain(-ENOMEM, why, why_bytes, "no memory for a wire");
 	wire->keeper = keeper;
 	wire->host = host;
-	wire->listener.fd = wire->frames_source.fd = -1;
+	wire->listener.fd = wire->source.fd = -1;
 	memcpy(wire->remote, remote, 16);
 	memcpy(wire->path, path, strlen(path));
 	nupa_keeper_address(remote, NUPA_WIRE_UDP_PORT, &wire->to);

@@ -56,9 +56,9 @@ struct nupa_kept {
 	struct nupa_keeper_source listener;
 	char path[NUPA_WIRE_SOCKET_BYTES];
 	const struct nupa_medium *medium;
-	void *frames; /* the medium's own */
-	struct nupa_keeper_source frames_source;
-	uint32_t psn; /* of QP 1 */
+	void *frames;                     /* the medium's own, */
+	struct nupa_keeper_source source; /* and its file */
+	uint32_t psn;                     /* of QP 1 */
 	struct nupa_keeper_probe probe;
 };
 

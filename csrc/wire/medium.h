@@ -16,7 +16,8 @@ struct nupa_member;
 #define NUPA_MEDIUM_SOCKETS_MAX 2 /* for a process */
 
 struct nupa_medium {
-	bool relays; /* processes send by the keeper */
+	bool relays;     /* processes send by the keeper */
+	bool identifies; /* packet sockets receive, not UDP sockets */
 	/* Opens what the wire needs: 0, or -errno and *why*. */
 	int (*open)(struct nupa_keeper *keeper, struct nupa_kept *wire, const char *guest,
 		    char *why, size_t why_bytes);
@@ -34,8 +35,10 @@ struct nupa_medium {
 
 /* udp.c; NULL: this build has no such medium. */
 extern const struct nupa_medium nupa_medium_udp;
+/* raw.c */
+extern const struct nupa_medium nupa_medium_raw;
 /* guest.c */
 extern const struct nupa_medium nupa_medium_frames;
-const struct nupa_medium *nupa_medium_of(uint32_t medium);
+const struct nupa_medium *nupa_medium_of(uint32_t medium); /* NULL: there is none */
 
 #endif

@@ -82,7 +82,7 @@ int nupa_steer(struct nupa_keeper *keeper)
 		const struct nupa_kept *wire = keeper->wires[i];
 		uint32_t skip;
 
-		if (!wire || wire->medium != &nupa_medium_udp)
+		if (!wire || wire->medium->relays)
 			continue;
 		if (wires == 1) {
 			by_slot(&program, keeper, wire);

@@ -393,7 +393,7 @@ static void close_udp(struct nupa_keeper *keeper, struct nupa_kept *wire)
 {
 	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++)
 		if (keeper->wires[i] && keeper->wires[i] != wire &&
-		    keeper->wires[i]->medium == &nupa_medium_udp)
+		    !keeper->wires[i]->medium->relays)
 			return;
 	close_sockets(keeper);
 }
@@ -420,12 +420,11 @@ const struct nupa_medium nupa_medium_udp = {
 
 const struct nupa_medium *nupa_medium_of(uint32_t medium)
 {
-	switch (medium) {
-	case NUPA_WIRE_UDP:
-		return &nupa_medium_udp;
-	case NUPA_WIRE_FRAMES:
-		return &nupa_medium_frames;
-	default:
-		return NULL;
-	}
+	static const struct nupa_medium *const media[NUPA_WIRE_MEDIA] = {
+		[NUPA_WIRE_UDP] = &nupa_medium_udp,
+		[NUPA_WIRE_RAW] = &nupa_medium_raw,
+		[NUPA_WIRE_FRAMES] = &nupa_medium_frames,
+	};
+
+	return medium < NUPA_WIRE_MEDIA ? media[medium] : NULL;
 }

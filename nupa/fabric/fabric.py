@@ -127,6 +127,7 @@ class Fabric(OpenFabric):
                     wire.address,
                     listen=wire.listen or None,
                     frames=wire.frames or None,
+                    raw=wire.raw,
                 )
         except BaseException:
             name = self.name

@@ -127,6 +127,7 @@ def _wire(table: Table) -> WireConfig:
         table.text("address", required=True),
         table.text("listen"),
         table.text("frames"),
+        table.get("raw", bool, False),
     )
     table.done()
     return wire

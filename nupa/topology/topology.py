@@ -76,12 +76,14 @@ class WireConfig(NamedTuple):
     """A host that is reached by RoCE v2 at *address*; listen: our address, empty: by the route.
 
     frames: where a guest's Ethernet frames come, PATH[,mtu=N] (nupa/fabric/wires); empty: UDP.
+    raw: UDP, received by raw sockets.
     """
 
     host: str
     address: str
     listen: str = ""
     frames: str = ""
+    raw: bool = False
 
 
 class LinkEnd(NamedTuple):

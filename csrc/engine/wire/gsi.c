@@ -11,13 +11,14 @@
 #define UD_SEND_ONLY (SERVICE_UD | OPERATION_SEND_ONLY)
 
 /* A packet behind an envelope, to the keeper; a full socket loses it, as a network does. */
-static void envelop(struct nupa_wire *wire, const struct nupa_roce_path *path,
+static void envelop(struct nupa_wire *wire, const struct nupa_roce_path *path, uint32_t flags,
 		    const struct iovec *pieces, uint32_t n)
 {
 	struct nupa_wire_envelope envelope = {
 		.identification = path->identification,
 		.tos = path->tos,
 		.ttl = path->ttl,
+		.flags = flags,
 		.src_port = path->src_port,
 	};
 	struct iovec all[1 + NUPA_WIRE_PIECES] = { { &envelope, sizeof(envelope) } };
@@ -32,12 +33,12 @@ static void envelop(struct nupa_wire *wire, const struct nupa_roce_path *path,
 	(void)!sendmsg(wire->keeper, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void nupa_wire_hand_over(struct nupa_wire *wire, const struct nupa_roce_path *path,
+void nupa_wire_hand_over(struct nupa_wire *wire, const struct nupa_roce_path *path, bool identified,
 			 const uint8_t *bytes, uint32_t n)
 {
 	const struct iovec piece = { (void *)(uintptr_t)bytes, n };
 
-	envelop(wire, path, &piece, 1);
+	envelop(wire, path, identified ? NUPA_WIRE_IDENTIFIED : 0, &piece, 1);
 }
 
 static struct nupa_wire *find(const struct nupa_engine *engine, uint32_t index)
@@ -68,7 +69,7 @@ void nupa_wire_send_alone(struct nupa_wire *wire, const struct nupa_roce_packet 
 
 	pieces[2] = (struct iovec){ &icrc, sizeof(icrc) };
 	if (wire->udp < 0)
-		envelop(wire, &wire->out, pieces, NUPA_WIRE_PIECES);
+		envelop(wire, &wire->out, 0, pieces, NUPA_WIRE_PIECES);
 	else if (sendmsg(wire->udp, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return;
 	if (now_ns)

@@ -53,6 +53,7 @@ static void leave(struct nupa_wire *wire)
 {
 	nupa_engine_lock(wire->engine);
 	shut(&wire->udp);
+	shut(&wire->raw);
 	shut(&wire->keeper);
 	nupa_engine_unlock(wire->engine);
 	nupa_store_release(&wire->done, true);
@@ -71,16 +72,17 @@ static void *wire_thread(void *arg)
 		struct pollfd fds[] = {
 			{ .fd = wire->wake, .events = POLLIN },
 			{ .fd = wire->keeper, .events = POLLIN },
-			{ .fd = wire->udp, .events = POLLIN },
+			{ .fd = wire->raw < 0 ? wire->udp : wire->raw, .events = POLLIN },
+			{ .fd = wire->udp },
 		};
 		uint64_t count;
 
 		if (nupa_load_relaxed(&wire->blocked))
-			fds[wire->frames ? 1 : 2].events |= POLLOUT;
+			fds[wire->frames ? 1 : 3].events |= POLLOUT;
 		if (wire->frames && drives)
 			fds[1].events = 0;
 		/* The socket is the program's while it polls. */
-		const nfds_t n = !kept ? 1 : drives ? 2 : 3;
+		const nfds_t n = !kept ? 1 : drives ? 2 : 4;
 		const struct timespec *patience = kept && drives ? &supervise : NULL;
 
 		if (ppoll(fds, n, handled ? &at_once : patience, NULL) <= 0 && !handled)
@@ -111,13 +113,13 @@ static int start_thread(struct nupa_wire *wire)
 
 /* --- the keeper ---------------------------------------------------------------------- */
 
-/* The welcome, and the socket beside it; 0 or -errno. */
+/* The welcome, and the sockets beside it: UDP, packet; 0 or -errno. */
 static int take_welcome(struct nupa_wire *wire)
 {
 	struct nupa_wire_welcome welcome;
 	union {
 		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
 	} control;
 	struct iovec piece = { &welcome, sizeof(welcome) };
 	struct msghdr msg = { .msg_iov = &piece,
@@ -125,14 +127,17 @@ static int take_welcome(struct nupa_wire *wire)
 			      .msg_control = &control,
 			      .msg_controllen = sizeof(control) };
 	struct cmsghdr *header;
+	int sockets[2] = { -1, -1 };
 	const ssize_t n = recvmsg(wire->keeper, &msg, MSG_CMSG_CLOEXEC);
 
 	if (n < 0)
 		return -errno;
 	header = CMSG_FIRSTHDR(&msg);
 	if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-	    header->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&wire->udp, CMSG_DATA(header), sizeof(int));
+	    header->cmsg_len <= CMSG_LEN(sizeof(sockets)))
+		memcpy(sockets, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+	wire->udp = sockets[0];
+	wire->raw = sockets[1];
 	if (n != (ssize_t)sizeof(welcome) || welcome.magic != NUPA_WIRE_MAGIC ||
 	    welcome.version != NUPA_WIRE_VERSION)
 		return -EPROTO;
@@ -177,6 +182,7 @@ static void set_options(struct nupa_wire *wire)
 	if (setsockopt(wire->udp, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)))
 		(void)setsockopt(wire->udp, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
 	nupa_wire_say_capable(wire->udp, wire->ipv4);
+	/* RAW: the kernel would segment packets before it drops them. */
 	(void)setsockopt(wire->udp, SOL_UDP, UDP_GRO, &on, sizeof(on));
 	wire->segments = !segments || strcmp(segments, "0") != 0;
 }
@@ -215,6 +221,7 @@ static void free_wire(struct nupa_wire *wire)
 {
 	shut(&wire->keeper);
 	shut(&wire->udp);
+	shut(&wire->raw);
 	shut(&wire->wake);
 	free(wire->posted);
 	free(wire);
@@ -236,7 +243,7 @@ static struct nupa_wire *make_wire(struct nupa_engine *engine, struct nupa_chann
 	wire->host = channel->peer_host;
 	wire->index = (uint32_t)(entry - engine->fabric->sb->wires);
 	wire->frames = nupa_load_relaxed(&entry->medium) == NUPA_WIRE_FRAMES;
-	wire->keeper = wire->udp = -1;
+	wire->keeper = wire->udp = wire->raw = -1;
 	wire->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	nupa_rx_init(&wire->rx, channel->tx.header, sb->ring_lines, sb->dma_bytes, engine->epoch);
 	set_addresses(wire);

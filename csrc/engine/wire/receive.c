@@ -6,6 +6,8 @@
 
 #include <netinet/udp.h>
 
+#define NOT_IDENTIFIED UINT32_MAX /* the IP identification is hidden */
+
 /* IBTA A17.9.3: only what the other end of the wire sends. */
 static bool is_from_there(const struct nupa_wire *wire, const struct nupa_wire_in *in)
 {
@@ -31,9 +33,23 @@ static void count_received(struct nupa_wire *wire, const struct nupa_roce_packet
 		nupa_flow_rcv(wire->channel, packet->payload_bytes);
 }
 
-static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, bool kept,
-		  bool identified, const uint8_t *bytes, uint32_t n)
+/* Whether the n-th of the packets that came in one ends with its ICRC (packet/raw.h); *path*, that
+ * of the first, gets its identification. */
+static bool is_right(const struct nupa_wire *wire, struct nupa_roce_path *path, uint32_t nth,
+		     const uint8_t *bytes, uint32_t n)
 {
+	const uint16_t first = path->identification;
+
+	return nupa_icrc_find(&wire->icrc_in, path->src_port, bytes, n, &path->identification) &&
+	       (!wire->ipv4 || path->identification == first ||
+		path->identification == (uint16_t)(first + nth));
+}
+
+/* *nth*: NOT_IDENTIFIED, or its place among those that came in one. */
+static void judge(struct nupa_wire *wire, struct nupa_roce_path *path, bool kept, uint32_t nth,
+		  const uint8_t *bytes, uint32_t n)
+{
+	const bool identified = nth != NOT_IDENTIFIED;
 	struct nupa_roce_packet packet;
 	const uint8_t *payload;
 	bool valid;
@@ -49,7 +65,7 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 	packet.traffic_class = path->tos;
 	packet.hop_limit = path->ttl;
 	if (identified
-		? nupa_icrc_right(path, bytes, n)
+		? is_right(wire, path, nth, bytes, n)
 		: nupa_icrc_expected(&wire->sender, &wire->icrc_in, path->src_port, bytes, n))
 		packet.flags |= NUPA_ROCE_ICRC_RIGHT;
 	else
@@ -69,7 +85,7 @@ static void judge(struct nupa_wire *wire, const struct nupa_roce_path *path, boo
 		if (!(packet.flags & NUPA_ROCE_ICRC_RIGHT) || !nupa_wire_congested(wire, &packet))
 			(void)nupa_inject_by_wire(wire->engine, wire->host, &packet, payload);
 	} else if (!kept) {
-		nupa_wire_hand_over(wire, path, bytes, n);
+		nupa_wire_hand_over(wire, path, identified, bytes, n);
 	} else if (packet.dqpn == NUPA_CM_GSI_QPN && packet.flags & NUPA_ROCE_ICRC_RIGHT) {
 		nupa_wire_receive_mad(wire, &packet, payload);
 	}
@@ -88,29 +104,41 @@ static uint32_t segment_bytes(struct msghdr *header, uint32_t bytes)
 	return segment > 0 && (uint32_t)segment < bytes ? (uint32_t)segment : bytes;
 }
 
-/* Returns how many packets it was. */
-static uint32_t take_datagram(struct nupa_wire *wire, uint32_t index)
+static bool read_udp(const struct nupa_wire *wire, const struct nupa_wire_in *in,
+		     struct msghdr *header, uint32_t n, struct nupa_packets *came)
+{
+	*came = (struct nupa_packets){ wire->in, in->bytes, n, segment_bytes(header, n) };
+	came->path.tos = nupa_wire_tos(header);
+	came->path.src_port = ntohs(wire->ipv4 ? in->from.v4.sin_port : in->from.v6.sin6_port);
+	return n && !(header->msg_flags & MSG_TRUNC);
+}
+
+/* Returns how many packets it was, and adds up their bytes. */
+static uint32_t take_datagram(struct nupa_wire *wire, uint32_t index, uint64_t *bytes)
 {
 	const struct nupa_wire_in *in = &wire->ins[index];
 	struct msghdr *header = &wire->in_headers[index].msg_hdr;
-	const uint32_t bytes = wire->in_headers[index].msg_len;
-	const uint32_t segment = segment_bytes(header, bytes);
-	struct nupa_roce_path path = wire->in;
+	const uint32_t length = wire->in_headers[index].msg_len;
+	const bool identified = wire->raw >= 0; /* and from there: it has a filter */
+	struct nupa_packets came;
 	uint32_t n = 0;
 
-	if (!is_from_there(wire, in)) {
+	if (!identified && !is_from_there(wire, in)) {
 		__atomic_fetch_add(&wire->entry->foreign, 1, __ATOMIC_RELAXED);
 		return 1;
 	}
-	path.tos = nupa_wire_tos(header);
-	path.src_port = ntohs(wire->ipv4 ? in->from.v4.sin_port : in->from.v6.sin6_port);
-	if (!bytes || header->msg_flags & MSG_TRUNC) {
+	if (identified ? !nupa_raw_read(header, length, &came)
+		       : !read_udp(wire, in, header, length, &came)) {
 		__atomic_fetch_add(&wire->entry->malformed, 1, __ATOMIC_RELAXED);
 		return 1;
 	}
-	for (uint32_t at = 0; at < bytes && wire->channel; at += segment, n++)
-		judge(wire, &path, false, false, in->bytes + at,
-		      segment < bytes - at ? segment : bytes - at);
+	*bytes += came.n;
+	for (uint32_t at = 0; at < came.n && wire->channel; at += came.segment, n++) {
+		struct nupa_roce_path path = came.path;
+
+		judge(wire, &path, false, identified ? n : NOT_IDENTIFIED, came.bytes + at,
+		      came.segment < came.n - at ? came.segment : came.n - at);
+	}
 	return n;
 }
 
@@ -128,13 +156,12 @@ uint32_t nupa_wire_receive(struct nupa_wire *wire)
 		header->msg_namelen = sizeof(wire->ins[i].from);
 		header->msg_controllen = sizeof(wire->ins[i].control);
 	}
-	n = recvmmsg(wire->udp, wire->in_headers, NUPA_WIRE_INS, MSG_DONTWAIT, NULL);
+	n = recvmmsg(wire->raw < 0 ? wire->udp : wire->raw, wire->in_headers, NUPA_WIRE_INS,
+		     MSG_DONTWAIT, NULL);
 	if (n <= 0)
 		return 0;
-	for (int i = 0; i < n; i++) {
-		bytes += wire->in_headers[i].msg_len;
-		packets += take_datagram(wire, (uint32_t)i);
-	}
+	for (int i = 0; i < n; i++)
+		packets += take_datagram(wire, (uint32_t)i, &bytes);
 	__atomic_fetch_add(&wire->entry->received_packets, packets, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&wire->entry->received_bytes, bytes, __ATOMIC_RELAXED);
 	return packets;
@@ -166,7 +193,8 @@ uint32_t nupa_wire_receive_kept(struct nupa_wire *wire)
 		path.identification = came.envelope.identification;
 		path.tos = came.envelope.tos;
 		path.ttl = came.envelope.ttl;
-		judge(wire, &path, true, came.envelope.flags & NUPA_WIRE_IDENTIFIED, came.bytes,
+		judge(wire, &path, true,
+		      came.envelope.flags & NUPA_WIRE_IDENTIFIED ? 0 : NOT_IDENTIFIED, came.bytes,
 		      came.envelope.bytes);
 	}
 	return taken;

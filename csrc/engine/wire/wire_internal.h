@@ -5,10 +5,12 @@
 
 #include "engine/trace/trace.h"
 #include "engine/wire/wire.h"
+#include "packet/raw.h"
 #include "packet/roce.h"
 #include "segment/port_protocol.h"
 #include "segment/wire.h"
 
+#include <linux/if_packet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -17,7 +19,8 @@
 #define NUPA_WIRE_ECN_CAPABLE 2 /* ECT(0), in the type of service */
 #define NUPA_WIRE_PIECES 3u     /* headers, payload, padding with ICRC */
 #define NUPA_WIRE_INS 8u
-#define NUPA_WIRE_IN_BYTES 65536u /* of a datagram, or of several in one (UDP_GRO) */
+/* Of a datagram, or of several in one (UDP_GRO); RAW has the headers before it. */
+#define NUPA_WIRE_IN_BYTES (NUPA_RAW_HEADERS_MAX_BYTES + 65536u)
 
 /* A packet that is being sent. */
 struct nupa_wire_out {
@@ -49,7 +52,7 @@ struct nupa_wire_in {
 	} from;
 	union {
 		struct cmsghdr header;
-		char bytes[2 * CMSG_SPACE(sizeof(int))];
+		char bytes[2 * CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 	} control;
 	struct iovec piece;
 };
@@ -63,6 +66,7 @@ struct nupa_wire {
 	uint32_t index, host;
 	bool frames;           /* NUPA_WIRE_FRAMES: all goes by the keeper */
 	int keeper, udp, wake; /* sockets; an eventfd */
+	int raw;               /* NUPA_WIRE_RAW: receives in place of `udp`; -1: none */
 	bool ipv4;
 	bool blocked;    /* the socket takes no more for now */
 	bool stop, done; /* its thread shall end, and has */
@@ -99,7 +103,7 @@ bool nupa_wire_acknowledgement(const struct nupa_wire *wire, const struct nupa_m
 /* gsi.c: a packet to QP 1.  Only those that the keeper has steered are for this process. */
 void nupa_wire_receive_mad(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
 			   const uint8_t *payload);
-void nupa_wire_hand_over(struct nupa_wire *wire, const struct nupa_roce_path *path,
+void nupa_wire_hand_over(struct nupa_wire *wire, const struct nupa_roce_path *path, bool identified,
 			 const uint8_t *bytes, uint32_t n);
 /* gsi.c: a packet by itself, at once; lost, if it cannot leave now. */
 void nupa_wire_send_alone(struct nupa_wire *wire, const struct nupa_roce_packet *packet,

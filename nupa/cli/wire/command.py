@@ -27,6 +27,7 @@ examples, on two machines:
 _ADD_EPILOG = """\
 HOST is a host without processes.  Programs of other hosts find it by --address as a GID, and have
 the local address as a GID of their own, from index 3 on.  A firewall has to let UDP port 4791 in.
+--raw needs CAP_NET_RAW, and a firewall of this machine does not see what it receives.
 RoCE encrypts nothing: outside of a trusted network, let the wire run in WireGuard or IPsec.
 
 examples:
@@ -70,13 +71,20 @@ def add_parser(subparsers: Subparsers) -> None:
         help="listen at this Unix socket for a guest's Ethernet frames (`nupa vm up --nic "
         "stream:PATH,...`) instead of using UDP; --listen is an address for the guest alone",
     )
+    add.add_argument(
+        "--raw",
+        action="store_true",
+        help="receive by raw sockets (CAP_NET_RAW; IPv4 only): no wrong packet passes",
+    )
     remove = add_verb(verbs, "remove", "end a wire", _REMOVE_EPILOG, _remove)
     remove.add_argument("host", metavar="HOST")
     add_verb(verbs, "ls", "list the wires", _LS_EPILOG, _ls, json=True)
 
 
 def _add(args: argparse.Namespace, fabric: Fabric) -> None:
-    wire = fabric.wires.add(args.host, args.address, listen=args.listen, frames=args.frames)
+    wire = fabric.wires.add(
+        args.host, args.address, listen=args.listen, frames=args.frames, raw=args.raw
+    )
     print(
         f"{wire.host} is a wire to {wire.address} from {wire.listen}: {wire.medium}, "
         f"{wire.check}, MTU {wire.mtu_bytes}"

@@ -117,6 +117,6 @@ class WireKeeper(AbstractContextManager["WireKeeper"]):
 
 def medium_of(name: str) -> str:
     """Returns the medium of that name, in any case.  LocalError: there is none."""
-    if name.upper() not in ("UDP", "FRAMES"):
-        raise LocalError(f"there is no medium {name!r}: choose udp or frames")
+    if name.upper() not in MEDIA.values():
+        raise LocalError(f"there is no medium {name!r}: choose udp, raw or frames")
     return name.upper()

@@ -55,7 +55,13 @@ class Wires:
         )
 
     def add(
-        self, host: str | int, address: str, *, listen: str | None = None, frames: str | None = None
+        self,
+        host: str | int,
+        address: str,
+        *,
+        listen: str | None = None,
+        frames: str | None = None,
+        raw: bool = False,
     ) -> WireEntry:
         """Makes a host, which has no processes, a wire to *address*.
 
@@ -63,16 +69,20 @@ class Wires:
         frames: a path where QEMU's `-netdev stream` connects; ",mtu=N" behind it says the guest's
         MTU if it is not 1500.  Packets go in Ethernet frames then, and *listen*, which must be
         given, is an address that no interface has.
+        raw: packets are received by raw sockets, which the keeper needs CAP_NET_RAW for: no wrong
+        packet passes with IPv4.  IPv6, of which this holds by UDP, has no such wire.
 
         LocalError, FabricError: no such host, or it is in use; no route; the address is in use or
-        not of this machine; the fabric has as many wires as it can.
+        not of this machine; the fabric has as many wires as it can; raw sockets are not permitted.
         """
         found = self._fabric.host(host)
         remote = parse(address)
         local = parse(listen) if listen is not None else None
+        if raw and frames is not None:
+            raise LocalError("a wire has raw sockets or frames, not both", errno.EINVAL)
         if frames is None:
             local = local_towards(remote, local)
-            wish = WireWish(found.name, str(remote))
+            wish = WireWish(found.name, str(remote), "RAW" if raw else "UDP")
         else:
             local = beside(remote, local)
             # The keeper has another working folder.

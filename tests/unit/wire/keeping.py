@@ -117,6 +117,27 @@ class Far:
         return found, port
 
 
+def expect(far: Far, member: Member, psn: int) -> None:
+    """A packet for a member's slot arrives there, by its socket or by the keeper."""
+    sent = packet(far.own, far.to, send_to(member.slot, psn))
+    far.send(sent)
+    (udp,) = member.udp
+    for _ in range(2000):
+        udp.settimeout(0.005)
+        try:
+            assert udp.recv(8192) == sent
+            return
+        except TimeoutError:
+            pass
+        try:
+            member.socket.settimeout(0.001)
+            assert member.passed() == (mapped(far.own), mapped(far.to), sent)
+            return
+        except TimeoutError:
+            pass
+    raise AssertionError("the packet is lost")
+
+
 def roce(src: str, dst: str, bth: Packet, port: int = PORT) -> Packet:
     return IP(src=src, dst=dst, id=0, flags="DF") / UDP(sport=port, dport=PORT, chksum=0) / bth
 

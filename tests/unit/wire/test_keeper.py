@@ -28,6 +28,7 @@ from tests.unit.wire.keeping import (
     Member,
     address,
     await_wire,
+    expect,
     mad_packet,
     mapped,
     packet,
@@ -139,7 +140,7 @@ def test_the_kernel_finds_the_socket_by_the_slot_while_processes_come_and_go(
             members.append(_join(fabric, host))
             here[host] = members[-1]
         for member in here.values():
-            _expect(far, member, step)
+            expect(far, member, step)
 
 
 def _join(fabric: Fabric, host: int) -> Member:
@@ -154,27 +155,6 @@ def _join(fabric: Fabric, host: int) -> Member:
             return member
         member.close()
     raise AssertionError("the keeper does not see the hang-up")
-
-
-def _expect(far: Far, member: Member, psn: int) -> None:
-    """A packet for a member's slot arrives there, by its socket or by the keeper."""
-    sent = packet(far.own, OWN, send_to(member.slot, psn))
-    far.send(sent)
-    (udp,) = member.udp
-    for _ in range(2000):
-        udp.settimeout(0.005)
-        try:
-            assert udp.recv(8192) == sent
-            return
-        except TimeoutError:
-            pass
-        try:
-            member.socket.settimeout(0.001)
-            assert member.passed() == (mapped(far.own), mapped(OWN), sent)
-            return
-        except TimeoutError:
-            pass
-    raise AssertionError("the packet is lost")
 
 
 def test_a_packet_that_came_by_the_wrong_socket_is_passed_on(
@@ -330,7 +310,7 @@ def test_wires_behind_one_address_share_a_keeper_and_keep_apart(far: Far) -> Non
             assert member.udp[0].recv(8192) == sent
         fabric.wires.remove("far")
         assert to_far.socket.recv(64) == b""
-        _expect(elsewhere, to_b, 2)
+        expect(elsewhere, to_b, 2)
         for each in (to_far, to_b, elsewhere):
             each.close()
 
