@@ -99,8 +99,9 @@ static uint8_t *map_shared(struct nupa_channel *channel, uint64_t offset, uint64
 	if (length == 0 || offset > channel->shared_bytes ||
 	    length > channel->shared_bytes - offset)
 		return NULL;
-	at = mmap(NULL, skip + length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-		  channel->shared_fd, (off_t)(offset - skip));
+	/* Its pages come as they are touched: others are holes of the peer, which stay holes. */
+	at = mmap(NULL, skip + length, PROT_READ | PROT_WRITE, MAP_SHARED, channel->shared_fd,
+		  (off_t)(offset - skip));
 	if (at == MAP_FAILED)
 		return NULL;
 	madvise(at, skip + length, MADV_DONTFORK);

@@ -36,9 +36,14 @@ enum nupa_mr_kind {
 #define NUPA_MR_RANGES 4
 
 struct nupa_mr_pages {
+	uintptr_t va; /* of the region */
+	uint64_t length;
 	struct nupa_shared_range ranges[NUPA_MR_RANGES];
 	int n;
 	bool whole;
+	bool bare;                  /* see mr_share.c */
+	bool keeper;                /* a bare one that has not all of its ranges */
+	struct nupa_list bare_link; /* while `bare` */
 };
 
 struct nupa_mr {
@@ -48,19 +53,16 @@ struct nupa_mr {
 	uint8_t *va;
 	int access;
 	uint32_t index;
-	uint32_t users;             /* memory windows bound to it */
-	uint32_t qpn;               /* a type 2 window: the only QP that it works on */
-	uint8_t kind;               /* enum nupa_mr_kind */
-	bool imported;              /* another handle of a region registered elsewhere */
-	uint32_t exporter;          /* slot of the process whose pool memory it is; 0: ours */
-	bool gone;                  /* destroyed through another handle */
-	struct nupa_dm *dm;         /* of device memory */
-	struct nupa_dmabuf *dmabuf; /* of a dma-buf: its mapping; else NULL */
-	bool away;                  /* its key is taken back for a while: a fork */
-	struct nupa_mr_pages pages;
-	struct nupa_list bare_link; /* while `bare`, see mr_share.c */
-	bool bare;
-	bool keeper; /* a bare one that has not all of its ranges */
+	uint32_t users;              /* memory windows bound to it */
+	uint32_t qpn;                /* a type 2 window: the only QP that it works on */
+	uint8_t kind;                /* enum nupa_mr_kind */
+	bool imported;               /* another handle of a region registered elsewhere */
+	uint32_t exporter;           /* slot of the process whose pool memory it is; 0: ours */
+	bool gone;                   /* destroyed through another handle */
+	struct nupa_dm *dm;          /* of device memory */
+	struct nupa_dmabuf *dmabuf;  /* of a dma-buf: its mapping; else NULL */
+	bool away;                   /* its key is taken back for a while: a fork */
+	struct nupa_mr_pages *pages; /* NULL: peers do not reach it */
 };
 
 /* mr.c */

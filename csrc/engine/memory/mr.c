@@ -53,7 +53,9 @@ int nupa_mr_register(struct nupa_mr *mr)
 	int error;
 
 	nupa_guard_renew();
-	nupa_mr_share_and_lock(engine, mr);
+	error = nupa_mr_share_and_lock(engine, mr);
+	if (error)
+		return error;
 	error = nupa_mr_place(engine, mr);
 	if (!error) {
 		engine->dmabufs += mr->dmabuf != NULL;
@@ -62,7 +64,7 @@ int nupa_mr_register(struct nupa_mr *mr)
 	}
 	nupa_engine_unlock(engine);
 	if (error)
-		nupa_mr_unshare(mr);
+		nupa_mr_unshare(mr->pages);
 	return error;
 }
 
@@ -117,7 +119,7 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 {
 	struct nupa_mr *mr = nupa_mr_of(ibv);
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
-	struct nupa_mr_pages pages = { 0 };
+	struct nupa_mr_pages *pages = NULL;
 	struct nupa_dmabuf *dmabuf = NULL;
 	struct nupa_mr *region;
 	int error;
@@ -133,14 +135,15 @@ int nupa_dereg_mr(struct ibv_mr *ibv)
 		error = end(engine, region);
 	if (!error) {
 		region->gone = true;
-		pages = nupa_mr_take_pages(region);
+		pages = region->pages;
+		region->pages = NULL;
 		dmabuf = region->dmabuf;
 		region->dmabuf = NULL;
 	}
 	nupa_engine_unlock(engine);
 	if (error)
 		return error;
-	nupa_promote_release(pages.ranges, pages.n);
+	nupa_mr_unshare(pages);
 	nupa_dmabuf_release(dmabuf);
 	free(mr);
 	return 0;

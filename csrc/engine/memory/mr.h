@@ -72,13 +72,12 @@ bool nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr);
  * still in use, and the caller gives up; the key is gone all the same. */
 bool nupa_mr_settle(struct nupa_engine *engine, uint32_t index);
 
-/* mr_share.c: puts a region's pages into our memfd if it can, before it is exposed, and takes them
- * back once it is retracted. */
-void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr);
-void nupa_mr_share_and_lock(struct nupa_engine *engine, struct nupa_mr *mr);
-void nupa_mr_unshare(struct nupa_mr *mr);
-/* The same for a caller that cannot wait now: it releases them later. */
-struct nupa_mr_pages nupa_mr_take_pages(struct nupa_mr *mr);
+/* mr_share.c: puts a region's pages into our memfd if it can, before it is exposed, and then takes
+ * the engine's lock.  ENOMEM: neither. */
+int nupa_mr_share_and_lock(struct nupa_engine *engine, struct nupa_mr *mr);
+/* Takes the pages of a region back that has been retracted; NULL: none.  Not under the engine's
+ * lock: it takes as long as copying them, and waits for other threads that share. */
+void nupa_mr_unshare(struct nupa_mr_pages *pages);
 /* Where it is in the memfd; ~0: it is not. */
 uint64_t nupa_mr_shared_offset(struct nupa_mr *mr);
 

@@ -9,6 +9,9 @@
  * pages stay promoted (it has the ranges), and the rest is not promoted for others. */
 #include "engine/memory/mr.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #define REACHED                                                                                    \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |             \
 	 IBV_ACCESS_MW_BIND)
@@ -25,55 +28,60 @@ static bool all_away;    /* a fork: no peer writes to anything */
 /* More than one looks through at each registration: then any is taken to overlap. */
 #define BARE_MAX 1024u
 
-static bool overlaps_bare(const struct nupa_mr *mr)
+static bool overlaps_bare(const struct nupa_mr_pages *pages)
 {
-	uintptr_t from = (uintptr_t)mr->va & ~(uintptr_t)(NUPA_PAGE_BYTES - 1);
-	uintptr_t last = ((uintptr_t)mr->va + mr->length - 1) | (NUPA_PAGE_BYTES - 1);
+	uintptr_t from = pages->va & ~(uintptr_t)(NUPA_PAGE_BYTES - 1);
+	uintptr_t last = (pages->va + pages->length - 1) | (NUPA_PAGE_BYTES - 1);
 
 	if (n_bare > BARE_MAX)
 		return true;
 	for (struct nupa_list *at = bare.next; at != &bare; at = at->next) {
-		const struct nupa_mr *other = container_of(at, struct nupa_mr, bare_link);
+		const struct nupa_mr_pages *other =
+		    container_of(at, struct nupa_mr_pages, bare_link);
 
-		if ((uintptr_t)other->va <= last &&
-		    (uintptr_t)other->va + (other->length - 1) >= from)
+		if (other->va <= last && other->va + (other->length - 1) >= from)
 			return true;
 	}
 	return false;
 }
 
-static bool is_whole(const struct nupa_mr *mr)
+static bool is_whole(const struct nupa_mr_pages *pages)
 {
-	const struct nupa_shared_range *range = &mr->pages.ranges[0];
+	const struct nupa_shared_range *range = &pages->ranges[0];
 
-	return mr->pages.n == 1 && range->va <= (uintptr_t)mr->va &&
-	       range->va + range->bytes >= (uintptr_t)mr->va + mr->length;
+	return pages->n == 1 && range->va <= pages->va &&
+	       range->va + range->bytes >= pages->va + pages->length;
+}
+
+/* Whether peers may reach pages of it that are this process's own. */
+static bool is_reached(const struct nupa_mr *mr)
+{
+	/* Nor is a dma-buf written to by peers' system calls. */
+	return (mr->kind == NUPA_MR_MEMORY || mr->kind == NUPA_MR_ON_DEMAND) && !mr->dmabuf &&
+	       mr->access & REACHED && mr->length;
 }
 
 /* Peers reach memory that is not promoted, or not in one piece, by the other movers. */
-void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr)
+static void take(struct nupa_engine *engine, const struct nupa_mr *mr)
 {
 	bool wanted = mr->kind == NUPA_MR_MEMORY && (engine->forced_mover == NUPA_MOVER_NONE ||
 						     engine->forced_mover == NUPA_MOVER_SHARED);
-	struct nupa_mr_pages *pages = &mr->pages;
+	struct nupa_mr_pages *pages = mr->pages;
 	int n;
 
-	/* Nor is a dma-buf written to by peers' system calls. */
-	if ((mr->kind != NUPA_MR_MEMORY && mr->kind != NUPA_MR_ON_DEMAND) || mr->dmabuf ||
-	    !(mr->access & REACHED) || !mr->length)
-		return;
+	*pages = (struct nupa_mr_pages){ .va = (uintptr_t)mr->va, .length = mr->length };
 	pthread_mutex_lock(&bare_lock);
-	if (wanted && (all_away || !overlaps_bare(mr)))
+	if (wanted && (all_away || !overlaps_bare(pages)))
 		n = nupa_promote(mr->va, mr->length, pages->ranges, NUPA_MR_RANGES);
 	else
 		n = nupa_promote_find(mr->va, mr->length, pages->ranges, NUPA_MR_RANGES);
 	pages->n = n > 0 ? n : 0;
-	pages->whole = wanted && is_whole(mr);
+	pages->whole = wanted && is_whole(pages);
 	if (!pages->whole) {
-		mr->bare = true;
-		mr->keeper = n < 0 || n == NUPA_MR_RANGES || mr->length > NUPA_PROMOTE_MAX_BYTES;
-		keepers += mr->keeper;
-		nupa_list_add(&bare, &mr->bare_link);
+		pages->bare = true;
+		pages->keeper = n < 0 || n == NUPA_MR_RANGES || mr->length > NUPA_PROMOTE_MAX_BYTES;
+		keepers += pages->keeper;
+		nupa_list_add(&bare, &pages->bare_link);
 		n_bare++;
 	}
 	pthread_mutex_unlock(&bare_lock);
@@ -81,46 +89,51 @@ void nupa_mr_share(struct nupa_engine *engine, struct nupa_mr *mr)
 		nupa_store_release(&engine->slot->shared_fd, (uint32_t)nupa_promote_fd() + 1);
 }
 
-/* The same before taking the lock; again, if a fork in between has made it private. */
-void nupa_mr_share_and_lock(struct nupa_engine *engine, struct nupa_mr *mr)
+static void give_back(struct nupa_mr_pages *pages)
 {
+	if (!pages->bare && !pages->n)
+		return;
+	pthread_mutex_lock(&bare_lock);
+	if (pages->bare) {
+		nupa_list_del(&pages->bare_link);
+		n_bare--;
+		keepers -= pages->keeper;
+		pages->bare = pages->keeper = false;
+	}
+	if (keepers && !all_away)
+		pages->n = 0; /* never given back */
+	pthread_mutex_unlock(&bare_lock);
+	nupa_promote_release(pages->ranges, pages->n);
+	pages->n = 0;
+}
+
+/* Again, if a fork before the lock was taken has made it private. */
+int nupa_mr_share_and_lock(struct nupa_engine *engine, struct nupa_mr *mr)
+{
+	mr->pages = NULL;
+	if (is_reached(mr)) {
+		mr->pages = malloc(sizeof(*mr->pages));
+		if (!mr->pages)
+			return ENOMEM;
+	}
 	for (;;) {
 		uint32_t forks = nupa_load_acquire(&nupa_forks);
 
-		nupa_mr_share(engine, mr);
+		if (mr->pages)
+			take(engine, mr);
 		nupa_engine_lock(engine);
-		if (!mr->pages.n || forks == nupa_load_relaxed(&nupa_forks))
-			return;
+		if (!mr->pages || !mr->pages->n || forks == nupa_load_relaxed(&nupa_forks))
+			return 0;
 		nupa_engine_unlock(engine);
-		nupa_mr_unshare(mr);
+		give_back(mr->pages);
 	}
 }
 
-struct nupa_mr_pages nupa_mr_take_pages(struct nupa_mr *mr)
+void nupa_mr_unshare(struct nupa_mr_pages *pages)
 {
-	struct nupa_mr_pages pages = mr->pages;
-
-	mr->pages = (struct nupa_mr_pages){ 0 };
-	if (!mr->bare && !pages.n)
-		return pages;
-	pthread_mutex_lock(&bare_lock);
-	if (mr->bare) {
-		nupa_list_del(&mr->bare_link);
-		n_bare--;
-		keepers -= mr->keeper;
-		mr->bare = mr->keeper = false;
-	}
-	if (keepers && !all_away)
-		pages.n = 0; /* never given back */
-	pthread_mutex_unlock(&bare_lock);
-	return pages;
-}
-
-void nupa_mr_unshare(struct nupa_mr *mr)
-{
-	struct nupa_mr_pages pages = nupa_mr_take_pages(mr);
-
-	nupa_promote_release(pages.ranges, pages.n);
+	if (pages)
+		give_back(pages);
+	free(pages);
 }
 
 uint64_t nupa_mr_shared_offset(struct nupa_mr *mr)
@@ -129,9 +142,10 @@ uint64_t nupa_mr_shared_offset(struct nupa_mr *mr)
 
 	if (mr->kind == NUPA_MR_WINDOW) /* only asked of bound ones */
 		region = container_of(mr, struct nupa_mw, mr)->bound;
-	if (!region->pages.whole)
+	if (!region->pages || !region->pages->whole)
 		return UINT64_MAX;
-	return region->pages.ranges[0].file_off + ((uintptr_t)mr->va - region->pages.ranges[0].va);
+	return region->pages->ranges[0].file_off +
+	       ((uintptr_t)mr->va - region->pages->ranges[0].va);
 }
 
 /* --- forks --------------------------------------------------------------------------- */
@@ -160,10 +174,10 @@ void nupa_mr_share_all(struct nupa_engine *engine)
 	for (uint32_t i = 0; i < engine->mr_limit; i++) {
 		struct nupa_mr *mr = engine->mrs[i];
 
-		if (!mr || !mr->pages.n)
+		if (!mr || !mr->pages || !mr->pages->n)
 			continue;
-		nupa_mr_unshare(mr);
-		nupa_mr_share(engine, mr);
+		give_back(mr->pages);
+		take(engine, mr);
 	}
 	pthread_mutex_lock(&bare_lock);
 	all_away = false;
@@ -190,10 +204,8 @@ void nupa_mr_forget_in_child(struct nupa_engine *engine)
 	for (uint32_t i = 0; i < engine->mr_limit; i++) {
 		struct nupa_mr *mr = engine->mrs[i];
 
-		if (!mr)
-			continue;
-		mr->pages = (struct nupa_mr_pages){ 0 };
-		mr->bare = mr->keeper = false;
+		if (mr && mr->pages)
+			*mr->pages = (struct nupa_mr_pages){ 0 };
 	}
 	pthread_mutex_init(&bare_lock, NULL);
 	nupa_list_init(&bare);

@@ -56,10 +56,13 @@ static int prepare(const struct nupa_mr *mr, int flags, struct change *change)
 			     &change->kind);
 }
 
-static void apply(struct nupa_engine *engine, struct nupa_mr *mr, const struct change *change)
+/* *pages: the new ones, and the old ones afterwards. */
+static void apply(struct nupa_engine *engine, struct nupa_mr *mr, const struct change *change,
+		  struct nupa_mr_pages **pages)
 {
+	struct nupa_mr_pages *old = mr->pages;
+
 	nupa_mr_retract(engine, mr);
-	nupa_mr_unshare(mr);
 	container_of(mr->ibv.pd, struct nupa_pd, ibv)->users--;
 	container_of(change->pd, struct nupa_pd, ibv)->users++;
 	mr->ibv.pd = change->pd;
@@ -70,7 +73,8 @@ static void apply(struct nupa_engine *engine, struct nupa_mr *mr, const struct c
 	mr->iova = change->iova;
 	mr->kind = (uint8_t)change->kind;
 	mr->access = nupa_mr_access(change->kind, change->access);
-	nupa_mr_share(engine, mr);
+	mr->pages = *pages;
+	*pages = old;
 	nupa_mr_expose(engine, mr);
 }
 
@@ -86,23 +90,47 @@ static int recount(const struct nupa_engine *engine, uint64_t from, uint64_t to)
 	return 0;
 }
 
-/* Under the lock: windows may be bound to it, and peers may be using it. */
-static int replace(struct nupa_engine *engine, struct nupa_mr *mr, const struct change *change)
+/* Under the lock: windows may be bound to it, and peers may be using it.  EAGAIN: waiting for
+ * them has let go of the lock, and a fork has made the new pages private meanwhile. */
+static int replace(struct nupa_engine *engine, struct nupa_mr *mr, const struct change *change,
+		   struct nupa_mr_pages **pages)
 {
 	const uint64_t before = nupa_mr_bytes(mr->kind, mr, mr->length);
 	const uint64_t after = nupa_mr_bytes(change->kind, mr, change->length);
+	const uint32_t forks = nupa_load_relaxed(&nupa_forks);
+	bool settled;
 
 	if (mr->users)
 		return EBUSY;
 	if (recount(engine, before, after))
 		return ENOMEM;
-	if (!nupa_mr_settle(engine, mr->index)) {
+	settled = nupa_mr_settle(engine, mr->index);
+	if (!settled || forks != nupa_load_relaxed(&nupa_forks)) {
 		nupa_mr_publish(&engine->mr_entries[mr->index], mr->ibv.lkey);
 		(void)recount(engine, after, before);
-		return EBUSY;
+		return settled ? EAGAIN : EBUSY;
 	}
-	apply(engine, mr, change);
+	apply(engine, mr, change, pages);
 	return 0;
+}
+
+/* The new pages are shared before the lock is taken, and the old ones are taken back behind it. */
+static int change_to(struct nupa_engine *engine, struct nupa_mr *mr, const struct change *change)
+{
+	struct nupa_mr next = { .va = change->addr,
+				.length = change->length,
+				.kind = (uint8_t)change->kind,
+				.access = nupa_mr_access(change->kind, change->access) };
+	struct nupa_mr_pages *pages;
+	int error = nupa_mr_share_and_lock(engine, &next);
+
+	if (error)
+		return error;
+	pages = next.pages;
+	error = replace(engine, mr, change, &pages);
+	nupa_engine_unlock(engine);
+	nupa_mr_unshare(pages);
+	return error;
 }
 
 int nupa_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, size_t length,
@@ -115,10 +143,11 @@ int nupa_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, 
 
 	if (well_formed(mr, flags, pd, addr, length, access))
 		error = prepare(mr, flags, &change);
-	nupa_engine_lock(engine);
-	if (!error)
-		error = replace(engine, mr, &change);
-	nupa_engine_unlock(engine);
+	if (!error) {
+		do
+			error = change_to(engine, mr, &change);
+		while (error == EAGAIN);
+	}
 	if (!error)
 		return 0;
 	errno = error;
