@@ -130,6 +130,7 @@ static void manage(struct nupa_kept *wire, const struct nupa_keeper_packet *pack
 	if (nupa_probe_take(wire, packet, (uint16_t)read.pkey, mad, read.payload_bytes))
 		return;
 	member = find_process(wire, mad, read.payload_bytes, &refuse);
+	nupa_notes_hear(wire, member, (uint16_t)read.pkey, mad, read.payload_bytes);
 	if (member) {
 		pass_on(member, packet);
 		return;

@@ -166,6 +166,7 @@ struct nupa_keeper *nupa_keeper_open(struct nupa_fabric *fabric, const uint8_t l
 
 static void free_wire(struct nupa_keeper *keeper, struct nupa_kept *wire)
 {
+	nupa_notes_close(wire);
 	nupa_members_end(keeper, wire);
 	if (wire->listener.fd >= 0) {
 		nupa_keeper_unwatch(keeper, &wire->listener);
@@ -303,6 +304,7 @@ int nupa_keeper_add(struct nupa_keeper *keeper, uint32_t host, const uint8_t rem
 	wire = calloc(1, sizeof(*wire));
 	if (!wire)
 		return nupa_explain(-ENOMEM, why, why_bytes, "no memory for a wire");
+	nupa_notes_open(wire);
 	wire->keeper = keeper;
 	wire->host = host;
 	wire->listener.fd = wire->source.fd = -1;

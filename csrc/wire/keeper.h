@@ -7,6 +7,7 @@
  *   member.c   processes: hello, welcome, hang-up
  *   medium.h   what a kind of wire is made of: udp.c, with its steering program in steer.c
  *   forward.c  packets for others: QP 1, and those that came by another socket
+ *   notes.c    connections, whose other ends are told of a death
  *   probe.c    round trips, the path MTU, the state of a wire
  *
  * One thread uses a keeper. */

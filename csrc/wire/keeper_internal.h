@@ -3,6 +3,7 @@
 #ifndef NUPA_KEEPER_INTERNAL_H
 #define NUPA_KEEPER_INTERNAL_H
 
+#include "base/list.h"
 #include "engine/attachment/attachment.h"
 #include "engine/cm/wire/mad.h"
 #include "packet/roce.h"
@@ -45,6 +46,13 @@ struct nupa_keeper_probe {
 	uint64_t mtu_due_ns;
 };
 
+/* Notes of connections (notes.c), the oldest first. */
+struct nupa_note_shelf {
+	struct nupa_list notes;
+	uint32_t n, most;
+};
+#define NUPA_NOTE_BUCKETS 256u
+
 /* A wire that we keep. */
 struct nupa_kept {
 	struct nupa_keeper *keeper;
@@ -60,6 +68,8 @@ struct nupa_kept {
 	struct nupa_keeper_source source; /* and its file */
 	uint32_t psn;                     /* of QP 1 */
 	struct nupa_keeper_probe probe;
+	struct nupa_list notes[NUPA_NOTE_BUCKETS]; /* all, by the other end's communication id */
+	struct nupa_note_shelf orphans;            /* of processes that have died */
 };
 
 /* A process that uses a wire. */
@@ -70,6 +80,7 @@ struct nupa_member {
 	uint64_t since_ns;
 	int udp; /* a duplicate of its socket; -1: none */
 	uint32_t pid;
+	struct nupa_note_shelf started, whole; /* without, and with, our communication id */
 };
 
 /* A socket of the group for our address, in the kernel's order. */
@@ -158,6 +169,20 @@ void nupa_keeper_trace_sent(struct nupa_kept *wire, const struct nupa_roce_path 
 			    const struct iovec *pieces, uint32_t n);
 void nupa_keeper_trace_came(struct nupa_kept *wire, const struct nupa_keeper_packet *packet,
 			    bool taken);
+
+/* --- notes.c ------------------------------------------------------------------------- */
+
+void nupa_notes_open(struct nupa_kept *wire);
+/* Forgets all; nobody is told. */
+void nupa_notes_close(struct nupa_kept *wire);
+void nupa_notes_join(struct nupa_member *member);
+/* Tells the other ends of its connections that it has gone. */
+void nupa_notes_leave(struct nupa_member *member);
+/* A datagram of connection management that came for *member*; NULL: for nobody. */
+void nupa_notes_hear(struct nupa_kept *wire, struct nupa_member *member, uint16_t pkey,
+		     const uint8_t *bytes, uint32_t n);
+/* Tells again; when to come again. */
+uint64_t nupa_notes_tick(struct nupa_kept *wire, uint64_t now_ns);
 
 /* --- probe.c ------------------------------------------------------------------------- */
 

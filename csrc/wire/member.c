@@ -210,6 +210,7 @@ static void came(struct nupa_keeper *keeper, struct nupa_keeper_source *source, 
 					.since_ns = nupa_clock_ns(),
 					.udp = -1,
 					.pid = pid };
+	nupa_notes_join(member);
 	if (nupa_keeper_watch(keeper, &member->source)) {
 		refuse(wire, fd, -ENOMEM);
 		free(member);
@@ -225,6 +226,7 @@ void nupa_member_end(struct nupa_keeper *keeper, struct nupa_member *member)
 			keeper->members[i] = keeper->members[--keeper->n_members];
 	if (member->slot)
 		member->wire->medium->leave(keeper, member);
+	nupa_notes_leave(member);
 	nupa_keeper_unwatch(keeper, &member->source);
 	free(member);
 }

@@ -255,9 +255,13 @@ int nupa_keeper_tick(struct nupa_keeper *keeper, uint64_t now_ns)
 
 	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++) {
 		struct nupa_kept *wire = keeper->wires[i];
+		uint64_t notes_ns;
 
 		if (!wire)
 			continue;
+		notes_ns = nupa_notes_tick(wire, now_ns);
+		if (notes_ns < next_ns)
+			next_ns = notes_ns;
 		if (now_ns >= wire->probe.mtu_due_ns) {
 			if (wire->probe.mtu_due_ns)
 				(void)nupa_probe_mtu(wire);

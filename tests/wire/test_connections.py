@@ -12,6 +12,7 @@ from tests.wire.lab import Wired
 
 DEADLINE_S = 60
 PORT = "7174"
+RETRY_EXC_ERR = 12  # IBV_WC_RETRY_EXC_ERR
 
 #: Of a server on the left machine and a client on the right one, which appends the address.
 SERVERS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
@@ -104,3 +105,22 @@ def test_nobody_listens_there(wire: Wired) -> None:
     outcome = wire.on(1, ("rping", "-c", "-p", "7999", "-a", wire.addresses[0]))
     assert outcome.returncode != 0
     assert "RDMA_CM_EVENT_REJECTED, error 8" in outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize("dead", ["server", "client"])
+def test_a_death_is_told_before_a_request_times_out(wire: Wired, dead: str) -> None:
+    argv = {
+        "server": ("rping", "-s", "-v", "-p", PORT, "-a", "0.0.0.0"),
+        "client": ("rping", "-c", "-v", "-p", PORT, "-a", wire.addresses[0]),
+    }
+    with wire.start(0, argv["server"]) as server:
+        while not listens(wire):
+            assert server.running, server.outcome().describe()
+        with wire.start(1, argv["client"]) as client:
+            server.wait_said("ping data", DEADLINE_S)
+            client.wait_said("ping data", DEADLINE_S)
+            killed, left = (server, client) if dead == "server" else (client, server)
+            killed.kill("is dead")
+            left.wait_said("DISCONNECT EVENT", DEADLINE_S)
+            output = left.said()[1]
+    assert f"status {RETRY_EXC_ERR}" not in output[: output.index("DISCONNECT EVENT")]

@@ -69,9 +69,11 @@ static uint32_t make_mad(const struct stage *stage, uint8_t *packet, const struc
 static uint32_t make_packet(struct stage *stage, uint8_t packet[NUPA_WIRE_PACKET_MAX_BYTES])
 {
 	struct nupa_cm_mad mad = { .attribute = (uint16_t)(0x10 + below(stage, 9)),
-				   .local_id = below(stage, UINT32_MAX),
+				   .local_id = below(stage, 2) ? below(stage, UINT32_MAX)
+							       : 1 + below(stage, 8),
 				   .remote_id = below(stage, 4) ? below(stage, UINT32_MAX)
-								: stage->end->self.qpn >> 16 };
+								: stage->end->self.qpn >> 16,
+				   .qpn = below(stage, 1024) };
 	uint32_t bytes, n = below(stage, 8);
 
 	if (below(stage, 2))

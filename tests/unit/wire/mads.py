@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from scapy.utils import rdpcap
@@ -84,6 +85,7 @@ def steer(mad: bytes) -> tuple[int, tuple[int, ...]]:
     return face.face_cm_steer(mad, len(mad), facts), tuple(facts)
 
 
+@cache
 def of_the_kernel() -> list[bytes]:
     """Returns what two kernels with rdma_rxe said: REQ REP RTU DREQ DREP SIDR_REQ SIDR_REP."""
     packets = rdpcap(str(ROOT / "tests/data/rxe_any.pcap"))

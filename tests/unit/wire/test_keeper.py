@@ -10,6 +10,7 @@ import random
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,15 @@ from nupa.fabric import Fabric, LocalError, NupaError
 from nupa.packet.scapy.transport import BTH
 from nupa.topology.topology import WireConfig, star
 from nupa.verbs import Context
+from nupa.verbs import cm_enums as ce
+from nupa.verbs.cmid import CMID, AddrInfo, CMEventChannel
 from tests.unit.wire import mads
 from tests.unit.wire.keeping import (
     HELLO,
     MAGIC,
     PORT,
     REQUEST,
+    WAIT_S,
     Far,
     Member,
     address,
@@ -36,7 +40,7 @@ from tests.unit.wire.keeping import (
 )
 
 OWN, THERE, ELSEWHERE = address(0), address(1), address(2)
-DREQ, DREP = 0x15, 0x16
+REQ, REJ, REP, RTU, DREQ, DREP = 0x10, 0x12, 0x13, 0x14, 0x15, 0x16
 HOSTS = 9
 
 
@@ -284,6 +288,125 @@ def test_no_answer_from_a_closed_port_is_down(fabric: Fabric) -> None:
     wire = await_wire(fabric, lambda wire: wire.state == "DOWN")
     assert wire.error == "Connection refused"
     assert wire.counters["refused"] > 0
+
+
+# --- deaths -------------------------------------------------------------------------------
+
+LOCAL, REMOTE, QPN = 0x0A0B0C00, 0x12345678, 0x234567
+PEERS_PORT = 7471
+
+
+def message(attribute: int, local: int, remote: int) -> bytes:
+    """Returns the kernel's message of that kind with these communication ids, and QPN."""
+    model = DREP if attribute == REJ else attribute  # which has the ids at the same places
+    made = bytearray(next(mad for mad in mads.of_the_kernel() if mad[17] == model))
+    made[17] = attribute
+    made[24:28] = local.to_bytes(4, "big")
+    if attribute == REQ:
+        made[38:40] = PEERS_PORT.to_bytes(2, "big")  # of the service
+        made[56:59] = QPN.to_bytes(3, "big")
+        return bytes(made)
+    made[28:32] = remote.to_bytes(4, "big")
+    if attribute == REP:
+        made[36:39] = QPN.to_bytes(3, "big")
+    return bytes(made)
+
+
+def say(far: Far, attribute: int, local: int, remote: int) -> None:
+    far.send(packet(THERE, OWN, mad_packet(message(attribute, local, remote))))
+
+
+def told(far: Far) -> tuple[int, int, int]:
+    """Returns local id, remote id and remote QPN of the next DREQ that is no probe."""
+    while True:
+        mad = bytes(far.receive()[0][BTH].payload.payload)[:256]
+        if mad[17] == DREQ and b"NUPA" not in mad:
+            ids = (int.from_bytes(mad[at : at + 4], "big") for at in (24, 28))
+            return (*ids, int.from_bytes(mad[32:35], "big"))
+
+
+def await_leave(far: Far, member: Member) -> None:
+    """Waits until the keeper itself answers for a process that has hung up."""
+    far.socket.settimeout(0.02)
+    while True:
+        say(far, DREQ, REMOTE + 99, LOCAL | member.slot)
+        with suppress(TimeoutError):
+            mad = bytes(far.receive()[0][BTH].payload.payload)[:256]
+            if mad[17] == DREP and mad[28:32] == (REMOTE + 99).to_bytes(4, "big"):
+                break
+    far.socket.settimeout(WAIT_S)
+
+
+def ids_of(far: Far, members: list[Member], count: int) -> list[int]:
+    """Makes connections of the first processes, one each, and returns our ids."""
+    made = [LOCAL | member.slot for member in members[:count]]
+    for i, (local, member) in enumerate(zip(made, members, strict=False)):
+        say(far, REP, REMOTE + i, local)
+        member.passed()
+    return made
+
+
+@pytest.mark.usefixtures("fabric")
+def test_a_death_is_told_again_until_it_is_answered(far: Far, members: list[Member]) -> None:
+    first, second = ids_of(far, members, 2)
+    members[0].close()
+    assert told(far) == (first, REMOTE, QPN)
+    assert told(far) == (first, REMOTE, QPN)
+    say(far, DREP, REMOTE, second)  # which names another connection
+    assert told(far) == (first, REMOTE, QPN)
+    say(far, DREP, REMOTE, first)
+    members[1].close()
+    for _ in range(2):
+        assert told(far) == (second, REMOTE + 1, QPN)
+
+
+@pytest.mark.parametrize("ending", [DREQ, DREP, REJ])
+@pytest.mark.usefixtures("fabric")
+def test_a_connection_that_has_ended_is_not_told_of(
+    far: Far, members: list[Member], ending: int
+) -> None:
+    first, second = ids_of(far, members, 2)
+    say(far, ending, REMOTE, first)
+    members[0].passed()
+    members[0].close()
+    members[1].close()
+    for _ in range(2):
+        assert told(far) == (second, REMOTE + 1, QPN)
+
+
+@pytest.mark.usefixtures("fabric")
+def test_the_newest_connections_of_a_process_are_told_of(far: Far, members: list[Member]) -> None:
+    bound = 1024  # csrc/wire/notes.c
+    member = members[0]
+    for i in range(bound + 1):
+        say(far, REP, REMOTE + i, LOCAL | member.slot)
+        member.passed()
+    member.close()
+    assert told(far) == (LOCAL | member.slot, REMOTE + 1, QPN)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_passive_end_is_told_of_once_its_id_is_known(
+    fabric: Fabric, far: Far, members: list[Member], late: bool
+) -> None:
+    with Context(fabric=fabric, host=0) as context, CMEventChannel() as channel:
+        with CMID(channel, port_space=ce.RDMA_PS_TCP, context=context) as listener:
+            port = str(PEERS_PORT)
+            listener.bind_addr(
+                AddrInfo("0.0.0.0", None, port, None, ce.RDMA_PS_TCP, ce.RAI_PASSIVE)
+            )
+            listener.listen()
+            say(far, REQ, REMOTE, 0)
+            members[0].passed()
+        if late:
+            members[0].close()
+            await_leave(far, members[0])
+        say(far, RTU, REMOTE, LOCAL | members[1].slot)  # which is not its
+        say(far, RTU, REMOTE, LOCAL | members[0].slot)
+        if not late:
+            members[0].passed()
+            members[0].close()
+        assert told(far) == (LOCAL | members[0].slot, REMOTE, QPN)
 
 
 # --- wires --------------------------------------------------------------------------------
