@@ -30,6 +30,7 @@ LONG_NS = (3 * SECOND, 5 * SECOND)
 #: Cables are left alone for so long afterwards, so that a short outage ends no connection.
 REST_NS = 3 * SECOND
 ADD_NS = 20 * SECOND
+UNTOLD_NS = 21 * SECOND  # HANG_NS of tests/soak/worker/dials.c, and one to say so
 WR_FLUSH_ERR, RETRY_EXC_ERR = 5, 12
 
 
@@ -80,6 +81,16 @@ class WireDirector(Director):
 
     def _may_lose(self, link: Link) -> bool:
         return not link.reliable
+
+    def _obey(self, worker: Worker, words: list[str]) -> None:
+        if words[0] != "untold":
+            super()._obey(worker, words)
+            return
+        since_ns = time.monotonic_ns() - UNTOLD_NS
+        if not any(
+            each.keeper and each.within(since_ns, since_ns + UNTOLD_NS) for each in self._outages
+        ):
+            self._fail(f"a connection of {worker.name} by rdma_cm hangs", worker)
 
     def _finish(self) -> None:
         """Ends all once the cables are in and the wires are there."""

@@ -208,10 +208,10 @@ static void poll_dial(struct dial *dial)
 		else if (wc.opcode == IBV_WC_RECV)
 			received(dial, wc.byte_len);
 	}
-	/* A keeper sends no DREQ for a program that has died, as a kernel does: a peer that waits
-	 * for its next message is told by nothing. */
+	/* Nothing tells of a death once a keeper has died; the director knows whether one has. */
 	if (worker.network && !dial->over && clock_ns() - dial->since_ns > HANG_NS) {
 		board->untold++;
+		tell("untold");
 		dial->over = true;
 	}
 	if (!dial->over && clock_ns() - dial->since_ns > HANG_NS) {
