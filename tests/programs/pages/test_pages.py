@@ -66,6 +66,7 @@ NOT_RUN = {
     ("docs/replay.md", "failure.pcapng"): "the program is the reader's",
     ("docs/replay.md", "x.pcapng"): "the program is the reader's",
     ("docs/verbs.md", "run_tests.py"): "tests/suites",
+    ("docs/wire.md", "nupa wire ls"): "tests/wire/test_connections.py",
     ("docs/trunk.md", "nupa trunk down"): "tests/trunk/test_start.py",
     ("docs/trunk.md", "--ssh"): "tests/trunk/test_start.py",
     ("docs/trunk.md", "srun"): "tests/trunk/test_start.py",
