@@ -86,8 +86,8 @@ def test_a_program_meets_its_partner_on_the_other_machine(wire: Wired, name: str
     meet(wire, name)
 
 
-# A lost packet with none behind it costs the 2.1 s of rdma_cm's timer, so messages are few; those of
-# connection management are many.
+# A lost packet with none behind it costs the 2.1 s of rdma_cm's timer, so messages are few: those
+# of connection management are many.
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_connections_are_made_though_packets_are_lost_doubled_and_late(

@@ -29,7 +29,7 @@ struct nupa_wire_out {
 	uint8_t headers[NUPA_ROCE_HEADERS_MAX_BYTES];
 	uint8_t tail[8]; /* padding, ICRC */
 	uint32_t first_piece;
-	bool repeated; /* a request that was sent before */
+	bool repeated;               /* a request that was sent before */
 	struct nupa_trace_posted of; /* while a capture runs: the request of which it is */
 };
 

@@ -231,7 +231,8 @@ def test_both_media_share_an_address(far: Far) -> None:
 
 def test_ipv6_has_no_such_wire() -> None:
     with Fabric(hosts=2) as fabric:
-        with pytest.raises(NupaError, match=r"IPv6 has no identification.* leave --raw out") as said:
+        why = r"IPv6 has no identification.* leave --raw out"
+        with pytest.raises(NupaError, match=why) as said:
             fabric.wires.add("host1", "::2", listen="::1", raw=True)
         assert said.value.errno == errno.EAFNOSUPPORT
         assert list(fabric.wires) == []
