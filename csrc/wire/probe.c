@@ -102,7 +102,7 @@ uint32_t nupa_probe_mtu(struct nupa_kept *wire)
 {
 	struct nupa_keeper *keeper = wire->keeper;
 	uint8_t local[16];
-	uint32_t ip_bytes, mtu;
+	uint32_t ip_bytes = 0, mtu;
 	char why[8];
 
 	if (wire->medium->mtu_bytes)

@@ -48,6 +48,12 @@ static bool drop_again(struct nupa_qp *qp, const struct nupa_job *job)
 	return true;
 }
 
+/* Of its response: all of them are full. */
+static uint32_t packets_before(const struct nupa_qp *qp, const struct nupa_job *job)
+{
+	return job->sent_bytes ? nupa_packets(job->sent_bytes, nupa_qp_mtu_bytes(qp)) : 0;
+}
+
 /* Sends responses as far as the channel has room. */
 void nupa_responder_run_jobs(struct nupa_qp *qp)
 {
@@ -88,7 +94,7 @@ void nupa_responder_run_jobs(struct nupa_qp *qp)
 		msg->src_qpn = qp->ibv.qp_num;
 		msg->psn = nupa_psn_of(qp->peer_incarnation, job->psn);
 		if (unlikely(channel->wired))
-			msg->psn = nupa_psn_add(job->psn, job->sent_bytes / nupa_qp_mtu_bytes(qp));
+			msg->psn = nupa_psn_add(job->psn, packets_before(qp, job));
 		msg->length_bytes = chunk;
 		msg->syndrome = job->is_bare ? NUPA_ATOMIC_BARE : 0;
 		msg->original = job->raddr;

@@ -187,7 +187,7 @@ uint32_t nupa_wire_receive_kept(struct nupa_wire *wire)
 			continue;
 		memcpy(path.src, came.envelope.src, sizeof(path.src));
 		memcpy(path.dst, came.envelope.dst, sizeof(path.dst));
-		if (memcmp(path.src, wire->in.src, sizeof(path.src)))
+		if (memcmp(path.src, wire->in.src, sizeof(path.src)) != 0)
 			continue;
 		path.src_port = came.envelope.src_port;
 		path.identification = came.envelope.identification;

@@ -146,17 +146,19 @@ static uint64_t memfd_bytes(pid_t pid)
 	char path[64];
 	struct dirent *entry;
 	DIR *folder;
+	int at;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 	folder = opendir(path);
 	CHECK(folder);
+	at = dirfd(folder);
+	CHECK(at >= 0);
 	while ((entry = readdir(folder))) {
 		char target[64] = "";
 		struct stat status;
 
-		if (readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1) > 0 &&
-		    !strncmp(target, "/memfd:", 7) &&
-		    !fstatat(dirfd(folder), entry->d_name, &status, 0))
+		if (readlinkat(at, entry->d_name, target, sizeof(target) - 1) > 0 &&
+		    !strncmp(target, "/memfd:", 7) && !fstatat(at, entry->d_name, &status, 0))
 			bytes += (uint64_t)status.st_blocks * 512;
 	}
 	closedir(folder);

@@ -102,6 +102,7 @@ void keeper_open(struct keeper *keeper, const char *local, const char *remote,
 		 local);
 	memcpy(address.sun_path, keeper->path, sizeof(address.sun_path));
 	keeper->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(keeper->listener >= 0);
 	CHECK_EQ(bind(keeper->listener, (struct sockaddr *)&address, sizeof(address)), 0);
 	CHECK_EQ(listen(keeper->listener, 8), 0);
 	keeper->wake = eventfd(0, EFD_CLOEXEC);

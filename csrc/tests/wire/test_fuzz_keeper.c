@@ -131,6 +131,8 @@ static void meet(struct stage *stage, int *fd)
 	case 2:
 		n = below(stage, sizeof(bytes));
 		break;
+	default:
+		break; /* as it should be */
 	}
 	(void)send(*fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -245,6 +247,7 @@ static void open_stage(struct stage *stage)
 		abort();
 	}
 	stage->far = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	CHECK(stage->far >= 0);
 	CHECK_EQ(bind(stage->far, (struct sockaddr *)&from, sizeof(from)), 0);
 	CHECK_EQ(setsockopt(stage->far, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
 	for (int i = 0; i < PEERS; i++)
