@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.links import Links
+from benchmarks.machines import Machines
 from nupa.programs.pair import run
 
 
@@ -21,6 +22,8 @@ class Bench:
     quick: bool = False
     #: Networks for the cases that need them; the maker of this object closes them.
     links: Links = field(default_factory=Links)
+    #: Machines for the cases that need them, likewise.
+    machines: Machines = field(default_factory=Machines)
 
     def iterations(self, count: int) -> str:
         return str(max(100, count // 20) if self.quick else count)

@@ -22,6 +22,7 @@ from pathlib import Path
 from benchmarks.case import Bench, Case
 from benchmarks.cases import CASES
 from benchmarks.links import Links
+from benchmarks.machines import Machines
 from nupa.base.progress import Progress
 from nupa.measure.report import HEADINGS, Line
 from nupa.measure.text import UNICODE, ReportGlyphs, glyphs_for, table
@@ -119,9 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with (
         temporary_fabric("bench") as fabric,
         Links() as links,
+        Machines() as machines,
         Progress(len(cases)) as progress,
     ):
-        bench = Bench(fabric.name, cpus, quick=args.quick, links=links)
+        bench = Bench(fabric.name, cpus, quick=args.quick, links=links, machines=machines)
         rows = []
         for case in cases:
             progress.step(case.what)
