@@ -20,6 +20,7 @@ from benchmarks import (
     transactions,
     ucx,
     windows,
+    wire,
 )
 from benchmarks.case import Bench, Case, Target, at_least, at_most, no_less, no_more, output
 from benchmarks.model import packets as model_packets
@@ -345,6 +346,7 @@ CASES = (
     *model_packets.CASES,
     *model_rates.CASES,
     *tenant_rates.CASES,
+    *wire.CASES,
     *capture.cases(_latency_us("send"), _latency_us("write")),
     *record.cases(ib_write_lat=_latency_us("write"), ib_send_lat=_latency_us("send")),
 )

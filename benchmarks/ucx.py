@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""UCX beside NUPA: ucx_perftest of the PyPI package libucx-cu12, over POSIX shared memory."""
+"""UCX beside NUPA: ucx_perftest of the PyPI package libucx-cu12."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -34,14 +35,35 @@ def folder() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def run(test: Test, size: int, iterations: str, cpus: tuple[int, int]) -> Result:
+@dataclass(frozen=True)
+class Place:
+    """Where the server and the client run: the words before their commands, and UCX's settings."""
+
+    enter: tuple[tuple[str, ...], tuple[str, ...]]
+    server: str
+    env: Mapping[str, str]
+
+
+#: Here, over POSIX shared memory.
+HERE = Place(((), ()), "127.0.0.1", {"UCX_TLS": "posix,self"})
+
+
+def run(
+    test: Test,
+    size: int,
+    iterations: str,
+    cpus: tuple[int, int],
+    *options: str,
+    place: Place = HERE,
+) -> Result:
     where = folder()
     port = free_port()
     argv = [str(where / "bin" / "ucx_perftest"), "-p", str(port)]
+    what = ["-t", test, "-s", str(size), "-n", iterations, *options]
     pair = ProgramPair(
-        argv,
-        [*argv, "127.0.0.1", "-t", test, "-s", str(size), "-n", iterations],
-        env={"UCX_TLS": "posix,self", "LD_LIBRARY_PATH": str(where / "lib")},
+        [*place.enter[0], *argv],
+        [*place.enter[1], *argv, place.server, *what],
+        env={**place.env, "LD_LIBRARY_PATH": str(where / "lib")},
         cpus=cpus,
         port=port,
         deadline_s=60.0,
