@@ -105,8 +105,8 @@ def expect_counters(run: Run) -> None:
     hit, counted = run.hit, run.counted
     assert counted["refused"] == 0
     assert (counted["icrc_errors"] > 0) == (hit["corrupted"] > 0)
-    # A changed destination QP makes a packet another process's, or nobody's.
-    for wrong in ("icrc_errors", "malformed", "foreign"):
+    # Not `foreign`, as which late packets to a program that has ended count.
+    for wrong in ("icrc_errors", "malformed"):
         assert counted[wrong] <= hit["corrupted"]
     assert counted["ecn_marked"] <= hit["marked"]
     assert (counted["ecn_marked"] > 0) == (hit["marked"] > 0)

@@ -50,7 +50,8 @@ def check_counts(stage: Wired, ends: tuple[int, ...]) -> None:
         wanted = ("RAW", "exact") if end in ends else ("UDP", "plausible")
         assert (wire["medium"], wire["icrc"]) == wanted
         assert wire["received_packets"] > 0
-        assert (wire["icrc_errors"], wire["malformed"], wire["foreign"]) == (0, 0, 0)
+        # Not `foreign`, as which late packets to a program that has ended count.
+        assert (wire["icrc_errors"], wire["malformed"]) == (0, 0)
 
 
 def checked(stage: Wired) -> None:
@@ -94,8 +95,8 @@ def test_corrupted_packets_are_counted_and_sent_again(
 ) -> None:
     stage, _ends = raw
     left, right = stage.machines
-    with impaired(impair, left, right, Impairment(corrupt=0.03), seed=5) as counts:
-        for name in ("rping", "ucmatose"):
+    with impaired(impair, left, right, Impairment(corrupt=0.1), seed=5) as counts:
+        for name in ("rping of two rounds", "ucmatose of two messages"):
             meet(stage, name)
     assert counts["corrupted"] > 0
     assert sum(stage.side(end).wire()["icrc_errors"] for end in (0, 1)) > 0

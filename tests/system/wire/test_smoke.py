@@ -22,7 +22,8 @@ def _exchange(lab: Lab) -> None:
         programs.rping(*lab.ends(server), 3000, 5)
     wire = lab.here.wire()
     assert (wire["medium"], wire["icrc"], wire["state"]) == ("FRAMES", "exact", "UP")
-    assert (wire["malformed"], wire["icrc_errors"], wire["foreign"]) == (0, 0, 0)
+    # Not `foreign`, as which late packets to a program that has ended count.
+    assert (wire["malformed"], wire["icrc_errors"]) == (0, 0)
 
 
 def test_rdma_rxe_in_a_guest_and_nupa_exchange_data_in_both_directions() -> None:
