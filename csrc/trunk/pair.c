@@ -126,7 +126,8 @@ static uint32_t take_lines(struct nupa_trunk *trunk, struct nupa_peer *peer,
 			nupa_tell_news(trunk);
 		if (pair->closed)
 			return 0;
-		if (payload && !send_bulk(trunk, peer, pair, payload, lines[n].length_bytes))
+		if (pair->rx.dma_pending &&
+		    !send_bulk(trunk, peer, pair, payload, lines[n].length_bytes))
 			break;
 		bulk += pair->bulk_sent;
 		pair->bulk_sent = 0;

@@ -55,7 +55,8 @@ enum cm_state {
 };
 
 enum cm_message {
-	CM_REQ = 1,
+	CM_NONE,
+	CM_REQ,
 	CM_REP,
 	CM_RTU,
 	CM_REJ,

@@ -4,7 +4,6 @@
 #include "engine/qp/verbs.h"
 #include "base/hint.h"
 #include "segment/wire.h"
-#include "segment/wire.h"
 
 #include <errno.h>
 

@@ -208,6 +208,6 @@ enum cm_message cm_message_of(const struct nupa_cm_mad *mad, uint8_t *reason, st
 	take_param(mad, &wire->param);
 	if ((message == CM_REQ && !take_req(mad, wire)) ||
 	    (message == CM_SIDR_REQ && !take_service(mad, wire)) || message == CM_MESSAGE_MAX)
-		return 0;
+		return CM_NONE;
 	return message;
 }
