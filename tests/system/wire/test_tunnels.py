@@ -31,7 +31,18 @@ def machine() -> Iterator[Machine]:
 
 @pytest.mark.parametrize("kind", ["WireGuard of the kernel", "IPsec"])
 def test_a_wire_runs_inside_a_tunnel_of_the_kernel(machine: Machine, kind: str) -> None:
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-m",
+        "long",
+        "-p",
+        "no:cacheprovider",
+    ]
     command += [f"--timeout={DEADLINE_S:g}", *(f"{_TEST}::{name}[{kind}]" for name in _TESTS)]
     with machine.program(machine.argv("host0", [*_OWN, *command])) as program:
         outcome = machine.wait(program, 2 * DEADLINE_S)
