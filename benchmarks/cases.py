@@ -18,6 +18,7 @@ from benchmarks import (
     registration,
     tenant_rates,
     transactions,
+    trunk,
     ucx,
     windows,
     wire,
@@ -347,6 +348,7 @@ CASES = (
     *model_rates.CASES,
     *tenant_rates.CASES,
     *wire.CASES,
+    *trunk.CASES,
     *capture.cases(_latency_us("send"), _latency_us("write")),
     *record.cases(ib_write_lat=_latency_us("write"), ib_send_lat=_latency_us("send")),
 )
