@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nupa.programs.pair import NUPA
+import nupa
+from nupa.programs.pair import NUPA, run
+from tests.common.namespaces import DEADLINE_S
 from tests.trunk.lab import NAME, Cluster, topology
 from tests.trunk.slurm import slurm
 from tests.trunk.sshd import servers
@@ -132,6 +134,18 @@ def test_a_part_in_the_foreground_goes_with_its_command(down: Cluster) -> None:
         assert down.left() == []
 
 
+def test_ucx_of_a_trunk_loads_the_real_verbs_and_no_library_of_ours(down: Cluster) -> None:
+    down.file.write_text(down.file.read_text() + 'transports = "tcp,rc_verbs"\n')
+    ours = Path(nupa.__file__).with_name("lib")
+    start = ["trunk", "up", str(down.file), "--machine", "alpha"]
+    run(down[0].argv(*start), env={"LD_LIBRARY_PATH": str(ours)}, deadline_s=DEADLINE_S).check()
+    (trunk,) = down[0].trunks()
+    maps = Path(f"/proc/{trunk.pid}/maps").read_text().splitlines()
+    mapped = {Path("/" + line.partition("/")[2]) for line in maps}
+    assert any(path.name.startswith("libibverbs.so.1") for path in mapped), mapped
+    assert not [path for path in mapped if path.parent == ours]
+
+
 def test_by_a_real_ssh(down: Cluster, tmp_path: Path) -> None:
     folder = tmp_path / "sshd"
     folder.mkdir()
@@ -170,13 +184,13 @@ def test_by_a_real_srun(down: Cluster, tmp_path: Path, named: bool) -> None:
         machine.space.must("mount", "--bind", str(hosts), "/etc/hosts")
     if not named:
         down.file.write_text(topology(4) + '[[trunk]]\nby = "ucx"\n')
-    nupa = folder / "nupa"
+    script = folder / "nupa"
     cases = [f"{each.name}) NUPA_DIR={each.folder} ;;" for each in down.machines]
-    nupa.write_text(_ON_NODE.format(cases="\n".join(cases), nupa=shlex.join(NUPA)))
-    nupa.chmod(0o755)
+    script.write_text(_ON_NODE.format(cases="\n".join(cases), nupa=shlex.join(NUPA)))
+    script.chmod(0o755)
     with slurm(down, folder) as step:
-        each = ["-N", "2", "--ntasks-per-node=1", str(nupa)]
-        twice = ["-N", "2", "--ntasks-per-node=2", "--overcommit", str(nupa)]
+        each = ["-N", "2", "--ntasks-per-node=1", str(script)]
+        twice = ["-N", "2", "--ntasks-per-node=2", "--overcommit", str(script)]
         refused = step.run(*twice, "trunk", "up", str(down.file), "--foreground")
         assert "4 tasks run on 2 nodes: a trunk is one task on each" in refused.stderr
         with step.start(*each, "trunk", "up", str(down.file), "--foreground") as task:
