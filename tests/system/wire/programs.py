@@ -14,6 +14,8 @@ from .ends import Conversation, End, by_tcp, talk
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+[\d.]+\s", re.MULTILINE)
 #: udaddy has no option for another.
 _UDADDY_PORT = 7174
+#: 1 s each: perftest's 67 ms are less than the round trip on a busy machine.
+_TIMEOUT = ("-u", "18")
 #: perftest -a: 2 to 2^23 bytes, each power of two.
 ALL_SIZES = [1 << power for power in range(1, 24)]
 
@@ -37,9 +39,8 @@ def perftest(
     server: End, client: End, name: str, *options: str, rounds: int = 20, sizes: int = 1
 ) -> Conversation:
     """Runs perftest's *name*: so many sizes have so many rounds."""
-    found = by_tcp(
-        server, client, name, "perftest", "-F", "-n", str(rounds), *options, each=("-d", "-x")
-    )
+    words = ["-F", "-n", str(rounds), *_TIMEOUT, *options]
+    found = by_tcp(server, client, name, "perftest", *words, each=("-d", "-x"))
     rows = [int(row[1]) for row in _ROW.findall(found.client)]
     pairs = int(options[options.index("-q") + 1]) if "-q" in options else 1
     assert len(rows) == sizes, found.client
