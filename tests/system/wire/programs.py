@@ -48,6 +48,13 @@ def perftest(
     return found
 
 
+def checked(server: End, client: End, program: str, mtu: int = 1024) -> None:
+    """Runs c/checked.c: SEND, WRITE, READ and atomics, of which it checks each byte."""
+    found = by_tcp(server, client, program, "gcc", "-m", str(mtu), each=("-d", "-g"))
+    for said in (found.server, found.client):
+        assert "all bytes right" in said, said
+
+
 def _by_cm(
     server: End,
     client: End,

@@ -30,6 +30,11 @@ def test_a_program_runs_with_rdma_rxe(lab: Lab, program: str, server: str) -> No
     TABLE[program](*lab.ends(server))
 
 
+@pytest.mark.parametrize("server", ["here", "guest"])
+def test_each_byte_of_each_operation_is_right(lab: Lab, checked: str, server: str) -> None:
+    programs.checked(*lab.ends(server), checked)
+
+
 def test_all_packets_were_understood(lab: Lab) -> None:
     programs.rping(*lab.ends("here"))
     wire = lab.here.wire()
@@ -43,5 +48,16 @@ def test_a_program_survives_loss_and_reordering(lab: Lab, program: str, server: 
     lab.guest.impair(*_NETEM)
     try:
         TABLE[program](*lab.ends(server))
+    finally:
+        lab.guest.impair()
+
+
+@pytest.mark.parametrize("server", ["here", "guest"])
+def test_each_byte_is_right_despite_loss_and_reordering(
+    lab: Lab, checked: str, server: str
+) -> None:
+    lab.guest.impair(*_NETEM)
+    try:
+        programs.checked(*lab.ends(server), checked)
     finally:
         lab.guest.impair()
