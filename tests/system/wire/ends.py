@@ -8,6 +8,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
 
 from nupa.programs.pair import ProgramOutcome, is_listening
 from tests.programs.needs import needs
@@ -30,6 +31,7 @@ tc qdisc del dev "$nic" root; tc qdisc del dev "$nic" ingress; tc qdisc del dev 
 """
 FABRIC = "near"
 NEAR, FAR = "host0", "host1"
+_KERNELS_OWN = ("env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH")
 _FORWARDED = 8
 _TRIES = 200
 
@@ -38,6 +40,7 @@ class End(ABC):
     """One end.  *address* is that of RoCE; *tcp* is where the other end reaches its TCP."""
 
     name: str
+    machine: Machine
     address: str
     tcp: str
     gid: int
@@ -79,15 +82,19 @@ class Guest(End):
         return "guest"
 
     def argv(self, command: Sequence[str]) -> list[str]:
-        own = ["env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH"]
-        return self.machine.argv(self.host, [*own, *command])
+        return self.machine.argv(self.host, [*_KERNELS_OWN, *command])
 
     def run(self, *command: str) -> str:
         """Runs a command of the guest that must succeed; returns its standard output."""
-        with self.machine.program(self.argv(command)) as program:
-            outcome = self.machine.wait(program, DEADLINE_S)
-        assert outcome.ok, outcome.describe()
-        return outcome.stdout
+        argv = self.machine.argv(self.host, [*_KERNELS_OWN, *command])
+        return succeed(self.machine, argv).stdout
+
+    def gid_index(self) -> int:
+        """Returns the index of the GID that is its address."""
+        gids = self.run("sh", "-c", f"cat /sys/class/infiniband/{self.device}/ports/1/gids/*")
+        at = ip_address(self.address)
+        gid = at if at.version == 6 else IPv6Address(f"::ffff:{at}")
+        return [IPv6Address(line) for line in gids.split()].index(gid)
 
     def impair(self, *how: str) -> None:
         """Makes netem(8) impair what this guest sends and receives; nothing: no more."""
@@ -129,8 +136,7 @@ class Here(End):
         return self.nupa("run", "--host", NEAR, "--", *command)
 
     def must(self, *arguments: str) -> ProgramOutcome:
-        with self.machine.program(self.nupa(*arguments)) as program:
-            return self.machine.wait(program, DEADLINE_S).check()
+        return succeed(self.machine, self.nupa(*arguments))
 
     def port(self) -> int:
         return new_port()
@@ -144,9 +150,22 @@ class Here(End):
 
     def wire(self) -> dict[str, object]:
         """Returns the wire's entry of `nupa show --json`."""
-        (found,) = json.loads(self.must("show", "--json").stdout)["wires"]
-        assert isinstance(found, dict)
-        return found
+        return wire_of(self.must("show", "--json").stdout)
+
+
+def succeed(machine: Machine, argv: Sequence[str]) -> ProgramOutcome:
+    """Runs a command line that must succeed."""
+    with machine.program(argv) as program:
+        outcome = machine.wait(program, DEADLINE_S)
+    assert outcome.ok, outcome.describe()
+    return outcome
+
+
+def wire_of(shown: str) -> dict[str, object]:
+    """Returns the only wire that `nupa show --json` has printed."""
+    (found,) = json.loads(shown)["wires"]
+    assert isinstance(found, dict)
+    return found
 
 
 @dataclass(frozen=True)
@@ -168,8 +187,7 @@ def talk(
 
     StallError: one does not end in time.
     """
-    machine = server[0].machine if isinstance(server[0], Guest | Here) else None
-    assert machine is not None
+    machine = server[0].machine
     with machine.program(server[0].argv(server[1])) as first:
         machine.until(lambda: ready(first.pid), first, deadline_s)
         with machine.program(client[0].argv(client[1])) as second:

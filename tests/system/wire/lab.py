@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nupa.programs.pair import run
+from nupa.vm.files.nic import mac_of
 from tests.common.namespaces import Namespace, machines
 from tests.programs.needs import needs
 from tests.programs.users import ourselves
@@ -25,7 +26,8 @@ from .ends import DEADLINE_S, FABRIC, FAR, End, Guest, Here, forwarded, free_por
 _TAP = "tap9"
 _GUEST_ON_TAP = "192.0.2.9"
 _GUEST6_ON_TAP = "2001:db8::9"
-_GUEST_ON_FRAMES, _HERE_ON_FRAMES = "10.1.0.2", "10.1.0.1"
+_ON_FRAMES = ("10.1.0.2", "10.1.0.1")  # of the guest, and here
+_ON_FRAMES6 = ("2001:db8:1::2", "2001:db8:1::1")
 _SLIRP = "10.0.2.2"
 #: Room for RoCE's MTU of 4096.
 MTU_BYTES = 4200
@@ -61,11 +63,17 @@ def _near(here: Here, *options: str) -> Iterator[None]:
         here.must("down", "--force", FABRIC)
 
 
+def _guest(machine: Machine, address: str, tcp: str, mac: str, first_port: int = 0) -> Guest:
+    """Returns the guest as an end, whose GID is that of *address*."""
+    guest = Guest(machine, "host0", address, tcp, 0, first_port, mac=mac)
+    return replace(guest, gid=guest.gid_index())
+
+
 @contextmanager
-def by_frames(mtu: int = 1500, address: str = "", local: str = "") -> Iterator[Lab]:
+def by_frames(mtu: int = 1500, *, ipv6: bool = False) -> Iterator[Lab]:
     """Makes the lab; no root is needed for it."""
-    guest_at, here_at = address or _GUEST_ON_FRAMES, local or _HERE_ON_FRAMES
-    prefix = 64 if ":" in guest_at else 24
+    guest_at, here_at = _ON_FRAMES6 if ipv6 else _ON_FRAMES
+    prefix = 64 if ipv6 else 24
     first = free_ports()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nupa-test-")))
@@ -82,11 +90,7 @@ def by_frames(mtu: int = 1500, address: str = "", local: str = "") -> Iterator[L
                 here, "--address", guest_at, "--listen", here_at, "--frames", f"{socket},mtu={mtu}"
             )
         )
-        yield Lab(
-            booted,
-            Guest(booted, "host0", guest_at, "127.0.0.1", 1, first, mac="52:54:00:78:01:01"),
-            here,
-        )
+        yield Lab(booted, _guest(booted, guest_at, "127.0.0.1", mac_of(0, 1), first), here)
 
 
 @contextmanager
@@ -94,11 +98,7 @@ def by_tap(mtu: int = 1500, *, ipv6: bool = False) -> Iterator[Lab]:
     """Makes the lab: the NUPA end is a namespace of its own, QEMU is in that of the bridge."""
     with ExitStack() as stack:
         (left,) = stack.enter_context(machines(1, mtu_bytes=mtu))
-        for command in (
-            ["tuntap", "add", _TAP, "mode", "tap"],
-            ["link", "set", _TAP, "mtu", str(mtu), "master", "bridge0", "up"],
-        ):
-            run(left.hub_argv(needs("ip", "iproute2"), *command), deadline_s=DEADLINE_S).check()
+        _tap(left, _TAP, mtu)
         user = replace(ourselves(), prefix=tuple(left.hub_argv()))
         addresses = f"address={_GUEST_ON_TAP}/24,address={_GUEST6_ON_TAP}/64"
         nic = ["--nic", f"tap:{_TAP},{addresses},mtu={mtu},rxe"]
@@ -107,12 +107,15 @@ def by_tap(mtu: int = 1500, *, ipv6: bool = False) -> Iterator[Lab]:
         here = Here(machine, here_at, left.ipv4, tuple(left.argv()))
         booted = stack.enter_context(_booted(machine))
         stack.enter_context(_near(here, "--address", guest_at))
-        yield Lab(
-            booted,
-            Guest(booted, "host0", guest_at, _GUEST_ON_TAP, 1, mac="52:54:00:78:00:01"),
-            here,
-            left,
-        )
+        yield Lab(booted, _guest(booted, guest_at, _GUEST_ON_TAP, mac_of(0, 0)), here, left)
+
+
+def _tap(bridge: Namespace, name: str, mtu: int) -> None:
+    for command in (
+        ["tuntap", "add", name, "mode", "tap"],
+        ["link", "set", name, "mtu", str(mtu), "master", "bridge0", "up"],
+    ):
+        run(bridge.hub_argv(needs("ip", "iproute2"), *command), deadline_s=DEADLINE_S).check()
 
 
 MEDIA = {"frames": by_frames, "tap": by_tap}
