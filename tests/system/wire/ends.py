@@ -153,6 +153,34 @@ class Here(End):
         return wire_of(self.must("show", "--json").stdout)
 
 
+@dataclass
+class Inside(Guest):
+    """A fabric of a guest's own, whose wire leads to another guest."""
+
+    gid: int = 3
+    device: str = "nupa_rdma0"
+
+    def nupa(self, *arguments: str) -> list[str]:
+        own = ["env", "-u", "NUPA_HOST", "-u", "NUPA_BELL", f"NUPA_FABRIC={FABRIC}"]
+        # Not the folder of this machine's fabrics, which a guest sees, too.
+        own += ["NUPA_DIR=/dev/shm", "XDG_RUNTIME_DIR=/run"]
+        return self.machine.argv(self.host, [*own, *self.machine.nupa_words(), *arguments])
+
+    def argv(self, command: Sequence[str]) -> list[str]:
+        return self.nupa("run", "--host", NEAR, "--", *command)
+
+    def must(self, *arguments: str) -> str:
+        return succeed(self.machine, self.nupa(*arguments)).stdout
+
+    def listens_cm(self, port: int) -> bool:
+        found = json.loads(self.must("show", "--json"))["listeners"]
+        return any(at["port"] == port for at in found)
+
+    def wire(self) -> dict[str, object]:
+        """Returns the wire's entry of `nupa show --json`."""
+        return wire_of(self.must("show", "--json"))
+
+
 def succeed(machine: Machine, argv: Sequence[str]) -> ProgramOutcome:
     """Runs a command line that must succeed."""
     with machine.program(argv) as program:

@@ -8,22 +8,24 @@ tap      the plain UDP medium, in a network namespace whose bridge has the guest
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nupa.programs.pair import run
 from nupa.vm.files.nic import mac_of
-from tests.common.namespaces import Namespace, machines
+from tests.common.namespaces import ETHERNET_MTU_BYTES, Namespace, machines
 from tests.programs.needs import needs
 from tests.programs.users import ourselves
 from tests.system.machine import Machine
 
-from .ends import DEADLINE_S, FABRIC, FAR, End, Guest, Here, forwarded, free_ports
+from .ends import DEADLINE_S, FABRIC, FAR, End, Guest, Here, Inside, forwarded, free_ports
 
 _TAP = "tap9"
+_TAPS = ("tap1", "tap2")
 _GUEST_ON_TAP = "192.0.2.9"
 _GUEST6_ON_TAP = "2001:db8::9"
 _ON_FRAMES = ("10.1.0.2", "10.1.0.1")  # of the guest, and here
@@ -121,25 +123,81 @@ def _tap(bridge: Namespace, name: str, mtu: int) -> None:
 MEDIA = {"frames": by_frames, "tap": by_tap}
 
 
+# Where the kernel's RoCE is loaded, it has UDP port 4791: one of both at a time.
+_LOAD = (
+    "modprobe rdma_rxe && modprobe ib_uverbs && modprobe rdma_ucm && "
+    'for at in /sys/class/net/*; do [ "$(cat "$at/address")" = "$0" ] && nic=${at##*/}; done; '
+    "rdma link add rxe0 type rxe netdev $nic"
+)
+_UNLOAD = """\
+import ctypes, os, sys
+kernel = ctypes.CDLL(None, use_errno=True)
+if kernel.syscall(176, b"rdma_rxe", os.O_NONBLOCK):  # delete_module
+    sys.exit(os.strerror(ctypes.get_errno()))
+"""
+
+
+@dataclass(frozen=True)
+class GuestPair:
+    """Two guests on a network: with rdma_rxe, or with a fabric each and a wire between."""
+
+    machine: Machine
+    rxe: tuple[Guest, Guest]
+    wire: tuple[Inside, Inside]
+
+    @contextmanager
+    def with_rxe(self) -> Iterator[tuple[Guest, Guest]]:
+        for end in self.rxe:
+            end.run("sh", "-c", _LOAD, end.mac)
+        try:
+            yield self.rxe
+        finally:
+            for end in self.rxe:
+                end.run("rdma", "link", "del", end.device)
+                end.run(sys.executable, "-c", _UNLOAD)
+
+    @contextmanager
+    def with_wire(self) -> Iterator[tuple[Inside, Inside]]:
+        try:
+            for end, other in zip(self.wire, reversed(self.wire), strict=True):
+                end.must("up")
+                end.must("wire", "add", FAR, "--address", other.address)
+            yield self.wire
+        finally:
+            for end in self.wire:
+                end.must("down", "--force", FABRIC)
+
+
 @contextmanager
-def two_guests() -> Iterator[tuple[Guest, Guest]]:
-    """Two guests with rxe on their own network: the reference, rxe against itself."""
-    with _booted(Machine(2, "ivshmem", "--mem", "64M")) as machine:
-        ends = tuple(
-            Guest(
-                machine,
-                host,
-                f"192.168.77.{number}",
-                f"192.168.77.{number}",
-                1,
-                mac=f"52:54:00:77:00:{number:02x}",
-            )
-            for number, host in enumerate(machine.hosts, start=1)
-        )
-        for end in ends:
-            end.run(
-                "sh", "-c",
-                "modprobe rdma_rxe && modprobe ib_uverbs && modprobe rdma_ucm && "
-                "rdma link add rxe0 type rxe netdev eth0",
-            )  # fmt: skip
-        yield ends[0], ends[1]
+def _pair(machine: Machine, addresses: Sequence[str], macs: Sequence[str]) -> Iterator[GuestPair]:
+    with _booted(machine):
+        at = list(zip(machine.hosts, addresses, macs, strict=True))
+        rxe = [Guest(machine, host, ip, ip, gid=1, mac=mac) for host, ip, mac in at]
+        wire = [Inside(machine, host, ip, ip, mac=mac) for host, ip, mac in at]
+        yield GuestPair(machine, (rxe[0], rxe[1]), (wire[0], wire[1]))
+
+
+@contextmanager
+def pair_by_sockets() -> Iterator[GuestPair]:
+    """Two guests on their own network, which QEMU's sockets are: without offloads."""
+    addresses = ["192.168.77.1", "192.168.77.2"]
+    macs = ["52:54:00:77:00:01", "52:54:00:77:00:02"]
+    with _pair(Machine(2, "ivshmem", "--mem", "64M"), addresses, macs) as pair:
+        yield pair
+
+
+@contextmanager
+def pair_by_taps() -> Iterator[GuestPair]:
+    """Two guests at a bridge, by taps, whose interfaces leave segmentation to the receiver."""
+    addresses = ["192.0.2.11", "192.0.2.12"]
+    with machines(1) as (left,):
+        nics: list[str] = []
+        for number, (tap, address) in enumerate(zip(_TAPS, addresses, strict=True)):
+            _tap(left, tap, ETHERNET_MTU_BYTES)
+            nics += ["--nic", f"tap:{tap},guest=host{number},address={address}/24"]
+        user = replace(ourselves(), prefix=tuple(left.hub_argv()))
+        machine = Machine(2, "ivshmem", "--mem", "64M", *nics, user=user)
+        with _pair(machine, addresses, [mac_of(host, 0) for host in range(2)]) as pair:
+            for guest in pair.rxe:
+                guest.run(needs("ethtool", "ethtool"), "-K", "eth1", "tx-udp-segmentation", "on")
+            yield pair
