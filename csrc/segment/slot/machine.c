@@ -94,7 +94,8 @@ static int open_bell(const struct nupa_fabric *fabric, uint32_t pid)
 	/* Opening something else might do something. */
 	if (stat(path, &status) || !S_ISFIFO(status.st_mode))
 		return -1;
-	return open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	/* Not O_WRONLY: a trunk that was killed asleep would cost who rings it a SIGPIPE. */
+	return open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 }
 
 /* That of a former trunk stays open: another thread may be writing to it. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Two machines and the trunk between them: programs do what they do on one machine. */
+#include "segment/slot/machine.h"
 #include "tests/trunk/two.h"
 
 #include <errno.h>
@@ -147,6 +148,28 @@ TEST(a_trunk_that_ends_is_a_loss_on_both_machines)
 	two_connect(two, &end_defaults, &a, &b);
 	converse(a, b);
 	pair_close(a, b);
+	two_free(two);
+}
+
+TEST(a_trunk_that_was_killed_asleep_is_rung_without_a_signal)
+{
+	struct two *two = two_up(false);
+	const struct nupa_fabric *fabric = two->machines[1].fabric;
+	struct nupa_trunk_area *area = &fabric->sb->trunk;
+	const uint64_t until_ns = test_now_ns() + WAIT_NS;
+	uint32_t pid;
+
+	while (!nupa_load_acquire(&fabric->trunk_bell)) { /* its pipe is open here */
+		CHECK(test_now_ns() < until_ns);
+		nupa_trunk_ring(fabric);
+	}
+	pid = nupa_load_acquire(&area->pid);
+	two_stop(two, 1);
+	nupa_store_release(&area->pid, pid); /* as SIGKILL leaves them */
+	nupa_store_release(&area->sleeping, 1);
+	nupa_trunk_ring(fabric);
+	CHECK_EQ(nupa_load_acquire(&area->sleeping), 0);
+	nupa_store_release(&area->pid, 0);
 	two_free(two);
 }
 
