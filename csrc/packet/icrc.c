@@ -133,14 +133,14 @@ uint32_t nupa_icrc_of(const struct nupa_icrc_base *base, uint16_t src_port, uint
 	return crc;
 }
 
-/* The difference between the ICRC that the packet has and that of identification 0. */
+/* The difference between the ICRC that the packet has and that of an identification. */
 static uint32_t difference(const struct nupa_icrc_base *base, uint16_t src_port,
-			   const uint8_t *packet, uint32_t bytes)
+			   uint16_t identification, const uint8_t *packet, uint32_t bytes)
 {
 	const uint8_t *end = packet + bytes - NUPA_ICRC_BYTES;
 	const struct iovec covered = { (void *)(uintptr_t)packet, bytes - NUPA_ICRC_BYTES };
 
-	return nupa_icrc_of(base, src_port, 0, &covered, 1) ^
+	return nupa_icrc_of(base, src_port, identification, &covered, 1) ^
 	       ((uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 |
 		(uint32_t)end[3] << 24);
 }
@@ -150,16 +150,17 @@ bool nupa_icrc_find(const struct nupa_icrc_base *base, uint16_t src_port, const 
 {
 	uint32_t found;
 
-	*identification = 0;
+	if (!base->is_ipv4)
+		*identification = 0;
 	if (bytes < NUPA_BTH_BYTES + NUPA_ICRC_BYTES || bytes > NUPA_ICRC_PACKET_MAX_BYTES ||
 	    bytes % WORD_BYTES)
 		return false;
-	found = difference(base, src_port, packet, bytes);
+	found = difference(base, src_port, *identification, packet, bytes);
 	if (!found || !base->is_ipv4)
 		return !found;
 	found = nupa_crc32_multiply(found, tables.back[(bytes - NUPA_ICRC_BYTES) / WORD_BYTES]);
 	/* A reflected polynomial: its first byte is the lower one of the upper half. */
-	*identification = (uint16_t)((found >> 16 & 0xff) << 8 | found >> 24);
+	*identification ^= (uint16_t)((found >> 16 & 0xff) << 8 | found >> 24);
 	return !(found & 0xffff);
 }
 
@@ -174,7 +175,7 @@ uint32_t nupa_icrc(const struct nupa_roce_path *path, const struct iovec *packet
 bool nupa_icrc_right(const struct nupa_roce_path *path, const uint8_t *packet, uint32_t bytes)
 {
 	struct nupa_icrc_base base;
-	uint16_t identification;
+	uint16_t identification = path->identification;
 
 	nupa_icrc_prepare(&base, path->src, path->dst);
 	return nupa_icrc_find(&base, path->src_port, packet, bytes, &identification) &&
@@ -184,17 +185,16 @@ bool nupa_icrc_right(const struct nupa_roce_path *path, const uint8_t *packet, u
 bool nupa_icrc_plausible(const struct nupa_roce_path *path, const uint8_t *packet, uint32_t bytes)
 {
 	struct nupa_icrc_base base;
-	uint16_t identification;
+	uint16_t identification = 0;
 
 	nupa_icrc_prepare(&base, path->src, path->dst);
 	return nupa_icrc_find(&base, path->src_port, packet, bytes, &identification);
 }
 
 bool nupa_icrc_expected(struct nupa_icrc_sender *sender, const struct nupa_icrc_base *base,
-			uint16_t src_port, const uint8_t *packet, uint32_t bytes)
+			uint16_t src_port, uint16_t identification, const uint8_t *packet,
+			uint32_t bytes)
 {
-	uint16_t identification;
-
 	if (!nupa_icrc_find(base, src_port, packet, bytes, &identification))
 		return false;
 	if (identification < NUPA_ICRC_LOW) {

@@ -36,7 +36,8 @@ uint32_t nupa_icrc_of(const struct nupa_icrc_base *base, uint16_t src_port, uint
 		      const struct iovec *packet, int n);
 
 /* Whether the ICRC in the last four of `bytes` from the BTH on is right.  *identification is the
- * one for which it is; with IPv6, which has none, 0. */
+ * likely one, with which this is quick; it becomes the one for which the ICRC is right; with IPv6,
+ * which has none, 0. */
 bool nupa_icrc_find(const struct nupa_icrc_base *base, uint16_t src_port, const uint8_t *packet,
 		    uint32_t bytes, uint16_t *identification);
 
@@ -57,7 +58,7 @@ struct nupa_icrc_sender {
  * and count from 0 in packets that were segmented (UDP_SEGMENT). */
 #define NUPA_ICRC_LOW 128u
 bool nupa_icrc_expected(struct nupa_icrc_sender *sender, const struct nupa_icrc_base *base,
-			uint16_t src_port, const uint8_t *packet, uint32_t bytes);
+			uint16_t src_port, uint16_t likely, const uint8_t *packet, uint32_t bytes);
 
 /* The ICRC of a packet whose headers lie before it, all of which is in memory: from the first
  * header that it covers, IP, GRH or LRH, to the padding.  `udp_at` is the place of UDP's header, 0

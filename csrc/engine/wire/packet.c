@@ -173,14 +173,14 @@ static bool fill_request(const struct nupa_wire *wire, const struct nupa_qp *qp,
 	return true;
 }
 
-bool nupa_wire_packet(const struct nupa_wire *wire, struct nupa_wire_out *out,
+bool nupa_wire_packet(const struct nupa_wire *wire, const struct nupa_msg *msg,
 		      const uint8_t *beside, struct nupa_roce_packet *packet,
-		      const uint8_t **payload)
+		      const uint8_t **payload, bool *repeated)
 {
-	const struct nupa_msg *msg = &out->msg;
 	const struct nupa_qp *qp = nupa_qp_find(wire->engine, msg->src_qpn);
 
 	*payload = NULL;
+	*repeated = false;
 	if (!qp)
 		return false;
 	switch (msg->op) {
@@ -209,7 +209,7 @@ bool nupa_wire_packet(const struct nupa_wire *wire, struct nupa_wire_out *out,
 	default:
 		if (!fill_request(wire, qp, msg, beside, packet, payload))
 			return false;
-		out->repeated = qp->type == IBV_QPT_RC && nupa_flight_is_repeated(qp, packet->psn);
+		*repeated = qp->type == IBV_QPT_RC && nupa_flight_is_repeated(qp, packet->psn);
 		break;
 	}
 	packet->pad_bytes = -packet->payload_bytes & 3;

@@ -247,15 +247,6 @@ static struct nupa_wire *make_wire(struct nupa_engine *engine, struct nupa_chann
 	wire->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	nupa_rx_init(&wire->rx, channel->tx.header, sb->ring_lines, sb->dma_bytes, engine->epoch);
 	set_addresses(wire);
-	for (uint32_t i = 0; i < NUPA_WIRE_INS; i++) {
-		struct nupa_wire_in *in = &wire->ins[i];
-
-		in->piece = (struct iovec){ in->bytes, sizeof(in->bytes) };
-		wire->in_headers[i].msg_hdr = (struct msghdr){ .msg_name = &in->from,
-							       .msg_control = &in->control,
-							       .msg_iov = &in->piece,
-							       .msg_iovlen = 1 };
-	}
 	return wire;
 }
 

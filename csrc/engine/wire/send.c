@@ -3,7 +3,10 @@
 #include "engine/wire/wire_internal.h"
 
 #include <errno.h>
+#include <endian.h>
 #include <netinet/udp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define GROUP_PACKETS 64u  /* UDP_MAX_SEGMENTS */
 #define GROUP_BYTES 65000u /* an IP packet */
@@ -27,30 +30,35 @@ static uint16_t join(struct nupa_wire *wire, uint32_t bytes)
 	return 0;
 }
 
-/* Puts a packet into the batch; its payload stays where it is until the batch is sent. */
+static bool has_room(const struct nupa_wire *wire, uint32_t packets)
+{
+	return wire->n_out + packets <= NUPA_WIRE_BATCH &&
+	       wire->n_bytes + packets * NUPA_WIRE_PACKET_MAX_BYTES <= NUPA_WIRE_BATCH_BYTES;
+}
+
+/* Makes a packet behind those of the batch. */
 static void add(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
-		const uint8_t *payload, struct nupa_trace_posted of)
+		const uint8_t *payload, bool repeated, struct nupa_trace_posted of)
 {
 	struct nupa_wire_out *out = &wire->outs[wire->n_out];
-	struct iovec *pieces = &wire->pieces[wire->n_pieces];
-	const uint32_t head_bytes = nupa_roce_write(out->headers, packet);
-	const uint32_t bytes =
-	    head_bytes + packet->payload_bytes + packet->pad_bytes + (uint32_t)sizeof(uint32_t);
-	const uint16_t identification = join(wire, bytes);
-	uint32_t icrc, n = 1;
+	uint8_t *bth = wire->batch + wire->n_bytes, *at = bth + nupa_roce_write(bth, packet);
+	struct iovec covered = { .iov_base = bth };
+	uint32_t icrc;
 
+	if (payload)
+		memcpy(at, payload, packet->payload_bytes);
+	at += packet->payload_bytes;
+	memset(at, 0, packet->pad_bytes);
+	at += packet->pad_bytes;
+	covered.iov_len = (size_t)(at - bth);
+	out->at = wire->n_bytes;
+	out->bytes = (uint32_t)(covered.iov_len + sizeof(icrc));
+	out->repeated = repeated;
 	out->of = of;
-	out->first_piece = wire->n_pieces;
-	pieces[0] = (struct iovec){ out->headers, head_bytes };
-	if (packet->payload_bytes)
-		pieces[n++] = (struct iovec){ (void *)(uintptr_t)payload, packet->payload_bytes };
-	pieces[n] = (struct iovec){ out->tail, packet->pad_bytes };
-	memset(out->tail, 0, sizeof(out->tail));
 	icrc = htole32(
-	    nupa_icrc_of(&wire->icrc_out, wire->out.src_port, identification, pieces, (int)n + 1));
-	memcpy(out->tail + packet->pad_bytes, &icrc, sizeof(icrc));
-	pieces[n++].iov_len += sizeof(icrc);
-	wire->n_pieces += n;
+	    nupa_icrc_of(&wire->icrc_out, wire->out.src_port, join(wire, out->bytes), &covered, 1));
+	memcpy(at, &icrc, sizeof(icrc));
+	wire->n_bytes += out->bytes;
 	wire->n_out++;
 }
 
@@ -62,20 +70,21 @@ static bool take(struct nupa_wire *wire)
 	struct nupa_roce_packet packet;
 	struct nupa_wire_out *out = &wire->outs[wire->n_out];
 	const uint8_t *beside, *payload;
+	struct nupa_msg msg;
+	bool repeated;
 
-	if (nupa_rx_take(rx, &out->msg, &beside) != NUPA_RX_MESSAGE)
+	if (nupa_rx_take(rx, &msg, &beside) != NUPA_RX_MESSAGE)
 		return false;
 	out[0].head = out[1].head = rx->head;
 	out[0].dma_head = out[1].dma_head = rx->dma_head;
-	out[0].repeated = out[1].repeated = false;
-	if (nupa_wire_packet(wire, out, beside, &packet, &payload))
-		add(wire, &packet, payload,
+	if (nupa_wire_packet(wire, &msg, beside, &packet, &payload, &repeated))
+		add(wire, &packet, payload, repeated,
 		    nupa_wire_is_traced(wire) ? nupa_trace_posted(wire->channel, rx->head)
 					      : nothing);
 	/* Behind it: so the kernel takes both at once. */
-	if (nupa_wire_acknowledgement(wire, &out->msg, &packet))
-		add(wire, &packet, NULL, nothing);
-	rx->head++; /* published when the batch is sent: until then the payloads are ours */
+	if (nupa_wire_acknowledgement(wire, &msg, &packet))
+		add(wire, &packet, NULL, false, nothing);
+	rx->head++; /* published when the batch is sent: until then it may be put back */
 	rx->dma_head += rx->dma_pending;
 	return true;
 }
@@ -101,17 +110,15 @@ static void set_headers(struct nupa_wire *wire)
 {
 	for (uint32_t i = 0; i < wire->n_groups; i++) {
 		struct nupa_wire_group *group = &wire->groups[i];
-		const uint32_t next = group->first + group->n;
-		const uint32_t first = wire->outs[group->first].first_piece;
-		const uint32_t end =
-		    next < wire->n_out ? wire->outs[next].first_piece : wire->n_pieces;
 		struct msghdr *header = &wire->out_headers[i].msg_hdr;
 
+		group->piece =
+		    (struct iovec){ wire->batch + wire->outs[group->first].at, group->bytes };
 		*header = (struct msghdr){
 			.msg_name = &wire->to,
 			.msg_namelen = wire->ipv4 ? sizeof(wire->to.v4) : sizeof(wire->to.v6),
-			.msg_iov = &wire->pieces[first],
-			.msg_iovlen = end - first,
+			.msg_iov = &group->piece,
+			.msg_iovlen = 1,
 		};
 		if (group->n == 1)
 			continue;
@@ -136,12 +143,9 @@ static int send_kept(struct nupa_wire *wire, uint32_t from)
 	memcpy(envelope.src, wire->out.src, sizeof(envelope.src));
 	memcpy(envelope.dst, wire->out.dst, sizeof(envelope.dst));
 	for (; n < wire->n_groups; n++) {
-		const struct msghdr *packet = &wire->out_headers[n].msg_hdr;
-		struct iovec pieces[NUPA_WIRE_PIECES + 1] = { { &envelope, sizeof(envelope) } };
-		const struct msghdr msg = { .msg_iov = pieces,
-					    .msg_iovlen = packet->msg_iovlen + 1 };
+		struct iovec pieces[] = { { &envelope, sizeof(envelope) }, wire->groups[n].piece };
+		const struct msghdr msg = { .msg_iov = pieces, .msg_iovlen = 2 };
 
-		memcpy(pieces + 1, packet->msg_iov, packet->msg_iovlen * sizeof(pieces[0]));
 		envelope.bytes = wire->groups[n].bytes;
 		if (sendmsg(wire->keeper, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 			break;
@@ -153,8 +157,9 @@ static int send_some(struct nupa_wire *wire, uint32_t from)
 {
 	if (wire->frames)
 		return send_kept(wire, from);
-	return sendmmsg(wire->udp, wire->out_headers + from, wire->n_groups - from,
-			MSG_DONTWAIT | MSG_NOSIGNAL);
+	/* Not by libc: neither its cancellation nor our shim is for this socket. */
+	return (int)syscall(SYS_sendmmsg, wire->udp, wire->out_headers + from,
+			    wire->n_groups - from, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* What is left of the batch goes back into the ring. */
@@ -204,7 +209,7 @@ static bool send_batch(struct nupa_wire *wire)
 		done++;
 	}
 	count_sent(wire, done);
-	wire->n_out = wire->n_pieces = wire->n_groups = 0;
+	wire->n_out = wire->n_groups = wire->n_bytes = 0;
 	nupa_rx_publish(&wire->rx);
 	return done == all;
 }
@@ -217,7 +222,7 @@ void nupa_wire_flush(struct nupa_wire *wire)
 		return;
 	nupa_store_relaxed(&wire->blocked, false);
 	while (more && !wire->blocked) {
-		while (more && wire->n_out + 2 <= NUPA_WIRE_BATCH)
+		while (more && has_room(wire, 2))
 			more = take(wire);
 		if (!send_batch(wire))
 			more = true;

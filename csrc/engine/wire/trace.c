@@ -25,14 +25,11 @@ void nupa_wire_trace_sent(struct nupa_wire *wire, uint32_t from, uint32_t to, ui
 		const uint32_t first = wire->groups[group].first;
 
 		for (uint32_t i = 0; i < wire->groups[group].n; i++) {
-			const uint32_t at = first + i;
-			const uint32_t piece = wire->outs[at].first_piece;
-			const uint32_t end =
-			    at + 1 < wire->n_out ? wire->outs[at + 1].first_piece : wire->n_pieces;
+			const struct nupa_wire_out *out = &wire->outs[first + i];
+			const struct iovec piece = { wire->batch + out->at, out->bytes };
 
 			packet.path.identification = (uint16_t)i;
-			nupa_trace_packet(wire->engine, &packet, wire->outs[at].of, time_ns,
-					  &wire->pieces[piece], end - piece);
+			nupa_trace_packet(wire->engine, &packet, out->of, time_ns, &piece, 1);
 		}
 	}
 }

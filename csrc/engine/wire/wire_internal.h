@@ -14,21 +14,18 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#define NUPA_WIRE_BATCH 64u /* packets that are made before they are sent */
+#define NUPA_WIRE_BATCH 128u          /* packets that are made before they are sent */
+#define NUPA_WIRE_BATCH_BYTES 140000u /* of all of them: two groups, within a core's cache */
 #define NUPA_WIRE_TTL 64u
 #define NUPA_WIRE_ECN_CAPABLE 2 /* ECT(0), in the type of service */
 #define NUPA_WIRE_PIECES 3u     /* headers, payload, padding with ICRC */
-#define NUPA_WIRE_INS 8u
 /* Of a datagram, or of several in one (UDP_GRO); RAW has the headers before it. */
 #define NUPA_WIRE_IN_BYTES (NUPA_RAW_HEADERS_MAX_BYTES + 65536u)
 
 /* A packet that is being sent. */
 struct nupa_wire_out {
-	struct nupa_msg msg;     /* a copy: short payloads lie in it */
-	uint64_t head, dma_head; /* of the ring, before it */
-	uint8_t headers[NUPA_ROCE_HEADERS_MAX_BYTES];
-	uint8_t tail[8]; /* padding, ICRC */
-	uint32_t first_piece;
+	uint64_t head, dma_head;     /* of the ring, before it */
+	uint32_t at, bytes;          /* in the batch */
 	bool repeated;               /* a request that was sent before */
 	struct nupa_trace_posted of; /* while a capture runs: the request of which it is */
 };
@@ -38,6 +35,7 @@ struct nupa_wire_out {
 struct nupa_wire_group {
 	uint32_t first, n;       /* packets */
 	uint32_t segment, bytes; /* of each, of all */
+	struct iovec piece;
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(uint16_t))];
@@ -54,7 +52,6 @@ struct nupa_wire_in {
 		struct cmsghdr header;
 		char bytes[2 * CMSG_SPACE(sizeof(struct tpacket_auxdata))];
 	} control;
-	struct iovec piece;
 };
 
 struct nupa_wire {
@@ -82,21 +79,22 @@ struct nupa_wire {
 	pthread_t thread;
 	uint32_t gsi_psn; /* of the next datagram from QP 1 */
 	bool segments;    /* the kernel makes packets of groups */
-	uint32_t n_out, n_pieces, n_groups;
+	uint32_t n_out, n_groups, n_bytes;
+	uint32_t came; /* datagrams, the last time */
 	struct nupa_wire_out outs[NUPA_WIRE_BATCH];
-	struct iovec pieces[NUPA_WIRE_BATCH * NUPA_WIRE_PIECES];
 	struct nupa_wire_group groups[NUPA_WIRE_BATCH];
-	struct mmsghdr out_headers[NUPA_WIRE_BATCH], in_headers[NUPA_WIRE_INS];
-	struct nupa_wire_in ins[NUPA_WIRE_INS];
+	struct mmsghdr out_headers[NUPA_WIRE_BATCH];
+	uint8_t batch[NUPA_WIRE_BATCH_BYTES];
+	struct nupa_wire_in in_datagram;
 };
 
 /* send.c: what lies in the ring goes out, as far as the socket takes it. */
 void nupa_wire_flush(struct nupa_wire *wire);
 /* packet.c: the packet that a message becomes, and its payload; false: it stays here.  Says in
- * *out* whether the packet is repeated. */
-bool nupa_wire_packet(const struct nupa_wire *wire, struct nupa_wire_out *out,
+ * *repeated* whether it was sent before. */
+bool nupa_wire_packet(const struct nupa_wire *wire, const struct nupa_msg *msg,
 		      const uint8_t *beside, struct nupa_roce_packet *packet,
-		      const uint8_t **payload);
+		      const uint8_t **payload, bool *repeated);
 /* And the acknowledgement that goes before it. */
 bool nupa_wire_acknowledgement(const struct nupa_wire *wire, const struct nupa_msg *msg,
 			       struct nupa_roce_packet *packet);

@@ -51,7 +51,7 @@ int face_icrc_find(const uint8_t *src, const uint8_t *dst, uint16_t src_port, co
 		   uint32_t bytes)
 {
 	struct nupa_icrc_base base;
-	uint16_t identification;
+	uint16_t identification = 0;
 
 	nupa_icrc_prepare(&base, src, dst);
 	return nupa_icrc_find(&base, src_port, packet, bytes, &identification) ? identification

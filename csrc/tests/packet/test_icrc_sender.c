@@ -36,7 +36,7 @@ static bool expected(struct nupa_icrc_sender *sender, uint16_t identification)
 	make(packet, identification);
 	CHECK(nupa_icrc_plausible(&path, packet, BYTES));
 	nupa_icrc_prepare(&base, path.src, path.dst);
-	return nupa_icrc_expected(sender, &base, path.src_port, packet, BYTES);
+	return nupa_icrc_expected(sender, &base, path.src_port, 0, packet, BYTES);
 }
 
 TEST(any_identification_is_taken_of_a_sender_that_is_not_known)
@@ -93,6 +93,6 @@ TEST(a_changed_packet_is_not_taken)
 			continue;
 		make(packet, 0);
 		packet[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		CHECK(!nupa_icrc_expected(&sender, &base, path.src_port, packet, BYTES));
+		CHECK(!nupa_icrc_expected(&sender, &base, path.src_port, 0, packet, BYTES));
 	}
 }
