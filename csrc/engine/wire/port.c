@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define KEEPER_PATIENCE_S 2
-#define HELD_PACKETS 16u
+#define HELD_PACKETS 48u
 #define RECEIVE_BYTES (4 << 20)
 #define SUPERVISE_NS 1000000 /* how soon the thread sees that the program polls no more */
 
