@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -21,6 +22,7 @@
 #define HELD_PACKETS 48u
 #define RECEIVE_BYTES (4 << 20)
 #define SUPERVISE_NS 1000000 /* how soon the thread sees that the program polls no more */
+#define SPIN_NS 50000u       /* after what came: to be woken costs the sender some microseconds */
 
 /* --- the thread ---------------------------------------------------------------------- */
 
@@ -63,6 +65,7 @@ static void *wire_thread(void *arg)
 {
 	struct nupa_wire *wire = arg;
 	const struct timespec supervise = { .tv_nsec = SUPERVISE_NS }, at_once = { 0 };
+	uint64_t busy_ns = 0;
 	uint32_t handled = 0;
 	bool kept = true;
 
@@ -84,9 +87,13 @@ static void *wire_thread(void *arg)
 		/* The socket is the program's while it polls. */
 		const nfds_t n = !kept ? 1 : drives ? 2 : 4;
 		const struct timespec *patience = kept && drives ? &supervise : NULL;
+		const bool spins = kept && !drives && nupa_clock_ns() - busy_ns < SPIN_NS;
 
-		if (ppoll(fds, n, handled ? &at_once : patience, NULL) <= 0 && !handled)
+		if (ppoll(fds, n, handled || spins ? &at_once : patience, NULL) <= 0 && !handled) {
+			if (spins)
+				sched_yield();
 			continue;
+		}
 		if (fds[0].revents)
 			(void)!read(wire->wake, &count, sizeof(count));
 		handled = 0;
@@ -94,6 +101,8 @@ static void *wire_thread(void *arg)
 			kept = false; /* the death watch tells of its end, and stops this thread */
 		else
 			handled = run(wire);
+		if (handled)
+			busy_ns = nupa_clock_ns();
 	}
 	leave(wire);
 	return NULL;
