@@ -94,14 +94,14 @@ static bool can_move(uint64_t to)
 	uint64_t page = nupa_page_bytes(), moved = 0;
 	volatile char *from =
 	    mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	bool can;
+	int error;
 
 	if (from == MAP_FAILED)
 		return false;
 	*from = 1;
-	can = move_pages(to, (uintptr_t)from, page, &moved) == 0;
+	error = move_pages(to, (uintptr_t)from, page, &moved);
 	munmap((void *)(uintptr_t)from, page);
-	return can;
+	return !error || error == EEXIST;
 }
 
 static void make_aside(void)
@@ -206,8 +206,8 @@ bool nupa_hold_can_take(void)
 	return aside != 0;
 }
 
-/* The program changed the mapping meanwhile, in another thread: page by page, where there is one.
- */
+/* The program changed the mapping meanwhile, in another thread, or it is not known which pages were
+ * moved: page by page, where there is none.  What lies aside goes. */
 static void copy_back(const struct nupa_hold *hold, uint64_t bytes)
 {
 	uint64_t page = nupa_page_bytes();
@@ -224,6 +224,7 @@ static void copy_back(const struct nupa_hold *hold, uint64_t bytes)
 			else if (errno != EAGAIN)
 				break;
 	}
+	nupa_hold_drop_taken(hold);
 }
 
 static void put_back(const struct nupa_hold *hold, uint64_t bytes)
@@ -246,6 +247,9 @@ int nupa_hold_take(const struct nupa_hold *hold, uint64_t *at)
 
 	if (error)
 		put_back(hold, moved);
+	/* Linux 6.18 says so of pages that it has just moved, on a busy machine. */
+	if (error == EEXIST)
+		copy_back(hold, hold->bytes);
 	*at = aside;
 	return error;
 }

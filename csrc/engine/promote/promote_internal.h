@@ -83,7 +83,7 @@ bool nupa_hold_can_take(void);
 /* Moves the pages of the piece, which is held with *first_touch*, to *at*.  The caller alone sees
  * them there; readers of the piece wait.  0: none of them was pinned, and none can be any more.
  * EBUSY: one is pinned, or shared with another process since a fork.  EAGAIN: or part of a huge
- * page that is.  After these and any other errno none was moved. */
+ * page that is.  EEXIST: try again.  After these and any other errno none was moved. */
 int nupa_hold_take(const struct nupa_hold *hold, uint64_t *at);
 void nupa_hold_put_back(const struct nupa_hold *hold);
 /* Frees them. */

@@ -20,6 +20,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#define EXIST_TRIES 8
 #define MOVE_PAGES (MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)
 /* proc_pid_pagemap(5): present, swapped out. */
 #define PAGE_IN_USE (UINT64_C(3) << 62)
@@ -151,6 +152,8 @@ static bool piece_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64
 			return false;
 		error = replace(memfd, pagemap, &hold, offset, park, readers_may_fail);
 		nupa_hold_end(&hold, error == 0);
+		if (error == EEXIST && tries < EXIST_TRIES)
+			continue;
 		if (error != EBUSY || tries)
 			break;
 		populate(va, n); /* no page is shared with another process now */
