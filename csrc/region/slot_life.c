@@ -218,7 +218,7 @@ static void introduce(struct nupa_slot *slot, uint32_t host)
 	if (prctl(PR_GET_NAME, comm))
 		comm[0] = '?';
 	memcpy(slot->comm, comm, sizeof(slot->comm));
-	slot->uid = geteuid();
+	nupa_store_relaxed(&slot->uid, geteuid());
 	nupa_store_relaxed(&slot->pid_ns, nupa_pid_namespace());
 	nupa_store_relaxed(&slot->host, host);
 	nupa_store_relaxed(&slot->backlogs, 0);

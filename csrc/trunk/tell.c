@@ -37,8 +37,20 @@ static bool tell_slot(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t
 		.net_queue = nupa_load_relaxed(&entry->net_queue),
 		.left_epoch = nupa_load_relaxed(&entry->left_epoch),
 	};
-	memcpy(record->comm, entry->comm, sizeof(record->comm));
+	if (claim) /* else the next owner may be writing its own */
+		memcpy(record->comm, entry->comm, sizeof(record->comm));
 	return true;
+}
+
+/* Word by word, as its owner may be changing it: that is news again, and sent when it is done. */
+static void copy_entry(struct nupa_qp_entry *to, const struct nupa_qp_entry *from)
+{
+	const uint64_t *words = (const uint64_t *)(const void *)from;
+	uint64_t copy[sizeof(*to) / sizeof(*words)];
+
+	for (size_t i = 0; i < sizeof(copy) / sizeof(*copy); i++)
+		copy[i] = nupa_load_acquire(&words[i]);
+	memcpy(to, copy, sizeof(*to));
 }
 
 static bool tell_qp(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t slot, uint32_t index)
@@ -57,7 +69,7 @@ static bool tell_qp(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t s
 		return false;
 	record->slot = slot;
 	record->index = index;
-	record->entry = *entry;
+	copy_entry(&record->entry, entry);
 	return true;
 }
 

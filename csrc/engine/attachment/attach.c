@@ -73,7 +73,8 @@ static int prepare_slot(struct nupa_engine *engine)
 	    FIRST_MRS < fabric->geometry.mr_entries ? FIRST_MRS : fabric->geometry.mr_entries;
 	int error;
 
-	slot->qp_limit = slot->mr_limit = 0;
+	nupa_store_relaxed(&slot->qp_limit, 0); /* a trunk looks at those of free slots, too */
+	slot->mr_limit = 0;
 	slot->pool_regions = 0;
 	slot->needs_fence = 1; /* until nupa_port_start knows better */
 	slot->shared_fd = 0;
@@ -106,7 +107,8 @@ static int prepare_slot(struct nupa_engine *engine)
 	error = nupa_resource_begin(&engine->resources, fabric, engine->slot_index, engine->arena);
 	if (error)
 		return error;
-	slot->qp_limit = engine->qp_limit = qps;
+	engine->qp_limit = qps;
+	nupa_store_relaxed(&slot->qp_limit, qps);
 	slot->mr_limit = engine->mr_limit = mrs;
 	return 0;
 }

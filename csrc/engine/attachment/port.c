@@ -124,7 +124,7 @@ static void port_supervise(struct nupa_engine *engine)
 
 static bool cm_timer_due(const struct nupa_engine *engine)
 {
-	const uint64_t at_ns = nupa_load_relaxed(&engine->cm_timer_ns);
+	const uint64_t at_ns = nupa_load_acquire(&engine->cm_timer_ns);
 
 	return unlikely(at_ns) && at_ns <= engine->now_ns();
 }

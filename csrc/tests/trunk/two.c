@@ -60,6 +60,9 @@ static struct nupa_trunk *open_ucx(struct two *two, uint32_t machine)
 	struct nupa_trunk *trunk = NULL;
 	char why[512] = "";
 
+	/* Its hooks of mmap and those of ThreadSanitizer exclude each other. */
+	setenv("UCX_MEM_EVENTS", "n", 0);
+	setenv("UCX_MEM_MMAP_HOOK_MODE", "none", 0);
 	if (machine)
 		addresses[0].port = nupa_trunk_port(two->machines[0].trunk);
 	if (nupa_trunk_open(two->machines[machine].fabric, &config, &trunk, why, sizeof(why)))
