@@ -162,7 +162,7 @@ void nupa_cm_run_timers(struct nupa_engine *engine)
 	expire_list(&cm->extended, now_ns);
 	expire_list(&cm->timewait, now_ns);
 	next_ns = nupa_cm_next_timer_ns(engine);
-	nupa_store_relaxed(&engine->cm_timer_ns, next_ns == UINT64_MAX ? 0 : next_ns);
+	nupa_store_release(&engine->cm_timer_ns, next_ns == UINT64_MAX ? 0 : next_ns);
 }
 
 static void lose_peer(struct nupa_cm_id *id)

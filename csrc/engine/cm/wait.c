@@ -24,7 +24,7 @@ void cm_timer_at(struct nupa_engine *engine, uint64_t at_ns)
 	const uint64_t next_ns = nupa_load_relaxed(&engine->cm_timer_ns);
 
 	if (!next_ns || at_ns < next_ns)
-		nupa_store_relaxed(&engine->cm_timer_ns, at_ns);
+		nupa_store_release(&engine->cm_timer_ns, at_ns);
 }
 
 /* Behind those whose deadlines are no later: most wait equally long, so that is the end. */
