@@ -18,7 +18,8 @@ VERSION = 1
 EVENTS = 100
 #: Keys of Fabric.show() that are lists, and empty in a snapshot without a fabric.
 _LISTS = (
-    *("hosts", "ports", "movers", "listeners", "regions", "faults", "tenants", "partitions"),
+    *("hosts", "ports", "wires", "movers", "listeners", "regions", "faults", "tenants"),
+    "partitions",
     *("accelerators", "devices", "qps", "mrs", "pds", "cqs", "srqs", "cm_ids", "contexts"),
 )
 

@@ -9,15 +9,14 @@ import shutil
 import signal
 from pathlib import Path
 
-from .crew import Role, Worker
+from .crew import Place, Role, Worker
 
 
 def test_a_signal_to_a_dead_worker_leaves_its_death_to_the_director() -> None:
     sleep = shutil.which("sleep")
     assert sleep is not None
-    worker = Worker.start(
-        Path(sleep), Role(0, None, events=False, spared=False), 0, 600, os.environ, 0
-    )
+    role, place = Role(0, None, events=False, spared=False), Place("host0", "192.0.2.1")
+    worker = Worker.start(Path(sleep), role, place, 600, os.environ, 0)
     try:
         worker.stop(1)
         worker.send_signal(signal.SIGKILL)
