@@ -26,6 +26,8 @@ SKIPPED = {
     "SEC_DEFAULT_CERT_REPLACE": "certificates are files of the command line, not resources",
     "SEC_PWD_CHANGE_REQ_": "accounts have no PasswordChangeRequired, which is optional",
 }
+#: Its two tests of a token's randomness warn where p < 0.01: of two random tokens in a hundred.
+_BAD = {"RESP_HEADERS_X_AUTH_TOKEN": ("FAIL",)}
 # Discovery by SSDP would send multicasts to the network of this machine.
 _RUN = """
 from redfish_protocol_validator import console_scripts, utils
@@ -56,7 +58,7 @@ def test_the_protocol_validator_finds_no_failure(redfish: RedfishLab, tmp_path: 
     (report,) = reports.glob("*.tsv")
     with report.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    failed = [row for row in rows if row["Result"] in ("FAIL", "WARN")]
+    failed = [row for row in rows if row["Result"] in _BAD.get(row["Assertion"], ("FAIL", "WARN"))]
     assert failed == [], outcome.describe()
     assert sum(row["Result"] == "PASS" for row in rows) > 300
     skipped = {row["Assertion"] for row in rows if row["Result"] == "NOT_TESTED"}
