@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.soak.command import say
 from tests.soak.crew import Place, build, environment
 from tests.soak.director import Director
-from tests.soak.soak import Report, conduct
+from tests.soak.soak import NOTICE_LIMIT_MS, Report, conduct
 from tests.trunk.lab import NAME, Cluster, Machine, cluster
 
 _MACHINES = 3
@@ -29,6 +29,10 @@ class TrunkDirector(Director):
     services = {"UC": 25, "RC": 75}  # noqa: RUF012
     movers = (None,)
     spared = _MACHINES
+
+
+#: A death is told to a trunk, by it to another, and by that to a process: each waits for a CPU.
+_HOPS = 3
 
 
 def run_trunk_soak(
@@ -60,7 +64,7 @@ def run_trunk_soak(
         shutil.rmtree(folder)
     if found.failures:
         say(f"again: {replay}")
-    return Report(replay, time.monotonic() - start, found)
+    return Report(replay, time.monotonic() - start, found, _HOPS * NOTICE_LIMIT_MS)
 
 
 def _places(machine: Machine) -> list[Place]:
