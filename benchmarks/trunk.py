@@ -72,12 +72,7 @@ def _gb_per_s(operation: Operation, size: int, count: int) -> Callable[[Bench], 
 
 def _ucx(bench: Bench, test: ucx.Test, size: int, count: int, *options: str) -> ucx.Result:
     lab = bench.machines.get(_joined)
-    left, right = lab[0].space, lab[1].space
-    place = ucx.Place(
-        (tuple(left.argv()), tuple(right.argv())),
-        left.ipv4,
-        {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"},
-    )
+    place = ucx.by_tcp(lab[0].space, lab[1].space)
     return ucx.run(test, size, bench.iterations(count), bench.cpus, *options, place=place)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from nupa.programs.pair import ProgramError, ProgramPair, free_port
+from tests.common.namespaces import Namespace
 
 Test = Literal["ucp_put_lat", "ucp_am_lat", "tag_lat", "ucp_put_bw", "tag_bw"]
 
@@ -46,6 +47,15 @@ class Place:
 
 #: Here, over POSIX shared memory.
 HERE = Place(((), ()), "127.0.0.1", {"UCX_TLS": "posix,self"})
+
+
+def by_tcp(server: Namespace, client: Namespace) -> Place:
+    """Returns the place of two machines, over TCP on their cable."""
+    return Place(
+        (tuple(server.argv()), tuple(client.argv())),
+        server.ipv4,
+        {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"},
+    )
 
 
 def run(

@@ -82,11 +82,7 @@ def _mega_per_s(mtu: int, operation: Operation) -> Callable[[Bench], float]:
 
 def _ucx(bench: Bench, mtu: int, test: ucx.Test, size: int, count: int) -> ucx.Result:
     left, right = bench.machines.get(_LABS[mtu]).machines
-    place = ucx.Place(
-        (tuple(left.argv()), tuple(right.argv())),
-        left.ipv4,
-        {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "eth0"},
-    )
+    place = ucx.by_tcp(left, right)
     return ucx.run(test, size, bench.iterations(count), bench.cpus, place=place)
 
 
