@@ -20,7 +20,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define EXIST_TRIES 8
+#define EXIST_TRIES 8u /* of a piece whose pages were not known to be moved */
 #define MOVE_PAGES (MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)
 /* proc_pid_pagemap(5): present, swapped out. */
 #define PAGE_IN_USE (UINT64_C(3) << 62)
@@ -144,19 +144,22 @@ static bool piece_in(int memfd, int pagemap, uint64_t va, uint64_t bytes, uint64
 		     uint64_t park, bool readers_may_fail)
 {
 	uint32_t n = (uint32_t)(bytes / nupa_page_bytes());
+	uint32_t vain = 0;
+	bool alone = false;
 	struct nupa_hold hold;
 	int error;
 
-	for (int tries = 0;; tries++) {
+	for (;;) {
 		if (!nupa_hold_begin(&hold, va, bytes, true))
 			return false;
 		error = replace(memfd, pagemap, &hold, offset, park, readers_may_fail);
 		nupa_hold_end(&hold, error == 0);
-		if (error == EEXIST && tries < EXIST_TRIES)
+		if (error == EEXIST && ++vain < EXIST_TRIES)
 			continue;
-		if (error != EBUSY || tries)
+		if (error != EBUSY || alone)
 			break;
 		populate(va, n); /* no page is shared with another process now */
+		alone = true;
 	}
 	if (error) {
 		(void)nupa_memfd_punch(offset, bytes);

@@ -2,8 +2,8 @@
  * Messages out of the ring, as packets into the socket. */
 #include "engine/wire/wire_internal.h"
 
-#include <errno.h>
 #include <endian.h>
+#include <errno.h>
 #include <netinet/udp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
