@@ -88,6 +88,10 @@ struct nupa_wire {
 	struct nupa_wire_in in_datagram;
 };
 
+/* thread.c: 0 or -errno. */
+int nupa_wire_start_thread(struct nupa_wire *wire);
+/* port.c: closes a descriptor that may be -1, which it is then. */
+void nupa_wire_shut(int *fd);
 /* send.c: what lies in the ring goes out, as far as the socket takes it. */
 void nupa_wire_flush(struct nupa_wire *wire);
 /* packet.c: the packet that a message becomes, and its payload; false: it stays here.  Says in
