@@ -20,6 +20,7 @@
 /* Empty polls before a program whose requests all wait for their rate sleeps, and for how long. */
 #define IDLE_POLLS_BEFORE_NAP 32u
 #define NAP_MAX_NS 200000u
+#define NAP_FOR_TRUNK_NS 50000 /* a full ring is work for longer */
 
 static struct nupa_cq *cq_of(struct ibv_cq *ibv)
 {
@@ -115,9 +116,30 @@ static bool nap(struct nupa_engine *engine)
 	return true;
 }
 
+/* What waits for room in a ring to another machine needs the processor for the trunk. */
+static bool waits_for_trunk(const struct nupa_engine *engine)
+{
+	const struct nupa_qp *qp = container_of(engine->waiting.next, struct nupa_qp, wait_link);
+
+	return qp->wait == NUPA_WAIT_RING && qp->channel && qp->channel->trunked;
+}
+
+static void leave_it_to_the_trunk(struct nupa_engine *engine)
+{
+	const struct timespec time = { .tv_nsec = NAP_FOR_TRUNK_NS };
+
+	nupa_engine_unlock(engine);
+	nanosleep(&time, NULL);
+	nupa_engine_lock(engine);
+}
+
 /* An empty poll. */
 static void poll_idle(struct nupa_engine *engine)
 {
+	if (unlikely(!nupa_list_empty(&engine->waiting)) && waits_for_trunk(engine)) {
+		leave_it_to_the_trunk(engine);
+		return;
+	}
 	if (unlikely(engine->rates) && engine->idle_polls >= IDLE_POLLS_BEFORE_NAP && nap(engine))
 		return;
 	if (++engine->idle_polls < IDLE_POLLS_MAX)
