@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -209,11 +210,12 @@ def talk(
     client: tuple[End, Sequence[str]],
     ready: Callable[[int], bool],
     *,
+    interrupt: bool = False,
     deadline_s: float = DEADLINE_S,
 ) -> Conversation:
     """Runs a server and, once it is *ready* (called with its pid), its client: both must succeed.
 
-    StallError: one does not end in time.
+    *interrupt*: the server serves until it gets SIGINT.  StallError: one does not end in time.
     """
     machine = server[0].machine
     with machine.program(server[0].argv(server[1])) as first:
@@ -224,6 +226,8 @@ def talk(
             except StallError as stall:
                 raise StallError(f"{stall}\n{machine.said_by(first)}") from stall
             assert told.ok, f"{told.describe()}\n{machine.said_by(first)}"
+        if interrupt:
+            first.signal(signal.SIGINT)
         outcome = machine.wait(first, deadline_s)
     assert outcome.ok, f"{outcome.describe()}\n{told.describe()}"
     return Conversation(outcome.stdout + outcome.stderr, told.stdout + told.stderr)

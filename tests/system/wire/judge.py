@@ -33,8 +33,8 @@ def _qperf(*tests: str) -> Talk:
     return lambda server, client: programs.qperf(server, client, *tests)
 
 
-def _ucx(transport: str, test: str, size: int = 1000) -> Talk:
-    return lambda server, client: programs.ucx(server, client, transport, test, size)
+def _ucx(*options: str) -> Talk:
+    return lambda server, client: programs.ucx(server, client, *options)
 
 
 #: perftest asks its own adapter for as many READs at a time as the other one has, by itself.
@@ -73,8 +73,6 @@ TABLE: dict[str, Talk] = {
     "ucmatose four": _ucmatose("-c", "4"),
     "udaddy": programs.udaddy,
     "qperf rc": _qperf("rc_lat", "rc_bw", "rc_rdma_read_bw", "rc_rdma_write_lat"),
-    "ucx rc_verbs am": _ucx("rc_verbs,ud_verbs", "ucp_am_lat"),
-    "ucx rc_verbs tag": _ucx("rc_verbs,ud_verbs", "tag_lat", 100000),
-    "ucx rc_verbs put": _ucx("rc_verbs,ud_verbs", "ucp_put_lat"),
-    "ucx ud_verbs tag": _ucx("ud_verbs", "tag_lat"),
+    "ucx tags": _ucx("-o", "read,write"),
+    "ucx active messages": _ucx("-A", "-o", "read,write"),
 }

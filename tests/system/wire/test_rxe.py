@@ -25,7 +25,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 
 @pytest.mark.parametrize("server", ["here", "guest"])
-@pytest.mark.parametrize("program", [name for name in TABLE if not name.startswith("ucx")])
+@pytest.mark.parametrize("program", TABLE)
 def test_a_program_runs_with_rdma_rxe(lab: Lab, program: str, server: str) -> None:
     TABLE[program](*lab.ends(server))
 
