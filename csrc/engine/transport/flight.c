@@ -12,6 +12,7 @@
 #define WINDOW_FIRST 16u
 #define WINDOW_LEAST 2u
 #define WINDOW_MOST 512u
+#define ACK_EVERY 16u /* packets, at most */
 
 static struct nupa_qp_faults *window_of(struct nupa_qp *qp)
 {
@@ -56,6 +57,17 @@ bool nupa_flight_is_repeated(const struct nupa_qp *qp, uint32_t psn)
 	const struct nupa_qp_faults *w = qp->faults;
 
 	return w && w->window_packets && nupa_psn_diff(psn, w->sent_psn) < 0;
+}
+
+bool nupa_flight_asks(const struct nupa_qp *qp, uint32_t psn)
+{
+	const struct nupa_qp_faults *w = qp->faults;
+	uint32_t every = ACK_EVERY;
+
+	/* Twice a window: a responder may answer nothing else (rdma_rxe). */
+	while (w && w->window_packets && every > 1 && every > w->window_packets / 2)
+		every /= 2;
+	return psn % every == every - 1;
 }
 
 uint32_t nupa_flight_packets(struct nupa_qp *qp)

@@ -157,6 +157,8 @@ void nupa_flight_rewind(struct nupa_qp *qp);
 bool nupa_flight_was_sent(struct nupa_qp *qp, uint32_t *psn);
 /* Whether the request with this PSN was sent before. */
 bool nupa_flight_is_repeated(const struct nupa_qp *qp, uint32_t psn);
+/* Whether the packet asks for an acknowledgement, though its message goes on. */
+bool nupa_flight_asks(const struct nupa_qp *qp, uint32_t psn);
 /* How much of a READ may be asked for at once. */
 uint32_t nupa_flight_read_bytes(struct nupa_qp *qp);
 

@@ -8,7 +8,6 @@
 #define ACK_UNLIMITED 0x1fu /* IBTA 9.7.5.1.2: no end-to-end credits */
 #define SYNDROME_RNR 0x20u
 #define SYNDROME_NAK 0x60u
-#define ACK_EVERY 16u /* packets: an acknowledgement is asked for */
 
 static uint8_t service_of(const struct nupa_qp *qp)
 {
@@ -166,7 +165,7 @@ static bool fill_request(const struct nupa_wire *wire, const struct nupa_qp *qp,
 	if (qp->xrc)
 		packet->srqn = msg->ack_psn;
 	if (qp->type == IBV_QPT_RC &&
-	    (msg->flags & NUPA_F_LAST || packet->psn % ACK_EVERY == ACK_EVERY - 1))
+	    (msg->flags & NUPA_F_LAST || nupa_flight_asks(qp, packet->psn)))
 		packet->flags |= NUPA_ROCE_ACK_REQUEST;
 	if (msg->flags & NUPA_F_SOLICITED)
 		packet->flags |= NUPA_ROCE_SOLICITED;

@@ -3,6 +3,7 @@
 #include "tests/wire/keeper.h"
 
 #include "engine/attachment/attachment.h"
+#include "engine/core/qp.h"
 #include "segment/port_protocol.h"
 
 #include <arpa/inet.h>
@@ -13,6 +14,12 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+/* Of RC (IBTA 9.2). */
+#define BTH_READ_RESPONSE 0x0d
+#define BTH_ACK 0x11
+#define BTH_ATOMIC_ACK 0x12
+#define BTH_ACKREQ 0x80
 
 static void set_gid(uint8_t gid[16], const char *address)
 {
@@ -147,6 +154,32 @@ static bool draws(struct lossy *lossy, uint32_t of_10000)
 	return of_10000 && test_random(&lossy->random) % 10000 < of_10000;
 }
 
+/* A responder may acknowledge only what asks for it, and what comes again: rdma_rxe does. */
+static bool is_unasked(struct lossy *lossy, uint32_t from, const uint8_t *bth)
+{
+	struct lossy_way *asker = &lossy->ways[from], *asked = &lossy->ways[!from];
+	const uint32_t psn = (uint32_t)bth[9] << 16 | (uint32_t)bth[10] << 8 | bth[11];
+	const bool is_answer = bth[0] >= BTH_READ_RESPONSE && bth[0] <= BTH_ATOMIC_ACK;
+
+	if (!is_answer) {
+		if (bth[8] & BTH_ACKREQ ||
+		    (asker->begun && nupa_psn_diff(psn, asker->next_psn) < 0)) {
+			asker->asked = true;
+			asker->asked_psn = psn;
+		}
+		if (!asker->begun || nupa_psn_diff(psn, asker->next_psn) >= 0)
+			asker->next_psn = nupa_psn_add(psn, 1);
+		asker->begun = true;
+		return false;
+	}
+	if (bth[0] != BTH_ACK || bth[12] >> 5) /* a response, or a NAK */
+		return false;
+	if (!asked->asked || nupa_psn_diff(psn, asked->asked_psn) < 0)
+		return true;
+	asked->asked = false;
+	return false;
+}
+
 /* One packet of this keeper's process, to the other's. */
 static void carry(struct lossy *lossy, uint32_t from, uint8_t *held, size_t *held_bytes)
 {
@@ -155,7 +188,8 @@ static void carry(struct lossy *lossy, uint32_t from, uint8_t *held, size_t *hel
 	const ssize_t n = recv(lossy->keepers[from]->joined[0], bytes, sizeof(bytes), MSG_DONTWAIT);
 	const int to = lossy->keepers[!from]->joined[0];
 
-	if (n <= 0 || draws(lossy, lossy->lose))
+	if (n <= 0 || draws(lossy, lossy->lose) ||
+	    (lossy->frugal && is_unasked(lossy, from, bytes + sizeof(*envelope))))
 		return;
 	envelope->flags |= NUPA_WIRE_IDENTIFIED;
 	if (draws(lossy, lossy->change))

@@ -35,7 +35,12 @@ struct wired {
  * delays behind the next one, and changes. */
 struct lossy {
 	uint32_t lose, repeat, delay, change;
+	bool frugal;     /* acknowledgements that nothing has asked for are lost */
 	uint64_t random; /* its state */
+	struct lossy_way {
+		uint32_t next_psn, asked_psn;
+		bool begun, asked;
+	} ways[2]; /* requests from each end */
 	struct keeper *keepers[2];
 	int wake;
 	pthread_t thread;

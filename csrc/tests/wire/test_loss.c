@@ -111,3 +111,18 @@ TEST(all_of_that)
 
 	mix(&lossy, 256);
 }
+
+/* However small its window is after a loss, the requester gets an answer without its timer. */
+TEST(what_is_acknowledged_only_if_it_asks)
+{
+	struct lossy lossy = { .frugal = true };
+
+	mix(&lossy, 1024);
+}
+
+TEST(what_gets_lost_and_is_acknowledged_only_if_it_asks)
+{
+	struct lossy lossy = { .frugal = true, .lose = 100 };
+
+	mix(&lossy, 256);
+}
