@@ -10,7 +10,7 @@ import pytest
 
 from tests.programs.needs import needs
 
-_SOURCE = Path(__file__).with_name("c") / "checked.c"
+_SOURCES = [str(Path(__file__).with_name("c") / name) for name in ("checked.c", "end.c")]
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
 
 
@@ -18,6 +18,6 @@ _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Returns the path of c/checked.c, compiled against the system's libibverbs."""
     program = str(tmp_path_factory.mktemp("wire") / "checked")
-    command = [needs("gcc", "gcc"), *_FLAGS, str(_SOURCE), "-o", program, "-libverbs"]
+    command = [needs("gcc", "gcc"), *_FLAGS, *_SOURCES, "-o", program, "-libverbs"]
     subprocess.run(command, check=True)
     return program

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 
@@ -28,8 +30,10 @@ tc qdisc add dev ifb0 root netem $1
 """
 _REPAIR = """\
 for at in /sys/class/net/*; do [ "$(cat "$at/address")" = "$0" ] && nic=${at##*/}; done
+tc -s qdisc show dev "$nic" root; tc -s qdisc show dev ifb0 root
 tc qdisc del dev "$nic" root; tc qdisc del dev "$nic" ingress; tc qdisc del dev ifb0 root
 """
+_NETEM = re.compile(r"\bSent \d+ bytes (\d+) pkt \(dropped (\d+)")
 FABRIC = "near"
 NEAR, FAR = "host0", "host1"
 _KERNELS_OWN = ("env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH")
@@ -97,9 +101,19 @@ class Guest(End):
         gid = at if at.version == 6 else IPv6Address(f"::ffff:{at}")
         return [IPv6Address(line) for line in gids.split()].index(gid)
 
-    def impair(self, *how: str) -> None:
-        """Makes netem(8) impair what this guest sends and receives; nothing: no more."""
-        self.run("sh", "-c", _IMPAIR if how else _REPAIR, self.mac, " ".join(how))
+    @contextmanager
+    def impaired(self, *how: str) -> Iterator[list[tuple[int, int]]]:
+        """Makes netem(8) impair what this guest sends and receives, meanwhile.
+
+        Afterwards the list has the packets that each direction passed on and dropped.
+        """
+        passed: list[tuple[int, int]] = []
+        self.run("sh", "-c", _IMPAIR, self.mac, " ".join(how))
+        try:
+            yield passed
+        finally:
+            said = self.run("sh", "-c", _REPAIR, self.mac)
+            passed += [(int(sent), int(dropped)) for sent, dropped in _NETEM.findall(said)]
 
     def port(self) -> int:
         if not self.first_port:

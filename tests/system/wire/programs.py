@@ -12,6 +12,8 @@ from tests.system.machine import new_port
 from .ends import Conversation, End, by_tcp, talk
 
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+[\d.]+\s", re.MULTILINE)
+#: A test of qperf, and what it measured.
+_MEASURED = re.compile(r"^(\w+):\n\s+\w+\s+=\s+(.+)", re.MULTILINE)
 #: Transfers that io_demo has done, line by line.
 _DONE = re.compile(r"\btotal min:\d+ max:\d+ total:(\d+)")
 _TRANSFERS = 20
@@ -53,9 +55,10 @@ def perftest(
     return found
 
 
-def checked(server: End, client: End, program: str, mtu: int = 1024) -> None:
-    """Runs c/checked.c: SEND, WRITE, READ and atomics, of which it checks each byte."""
-    found = by_tcp(server, client, program, "gcc", "-m", str(mtu), each=("-d", "-g"))
+def checked(server: End, client: End, program: str, transport: str = "RC", mtu: int = 1024) -> None:
+    """Runs c/checked.c: all operations of the *transport*, of which it checks each byte."""
+    words = ["-t", transport, "-m", str(mtu)]
+    found = by_tcp(server, client, program, "gcc", *words, each=("-d", "-g"))
     for said in (found.server, found.client):
         assert "all bytes right" in said, said
 
@@ -115,8 +118,8 @@ def qperf(server: End, client: End, *tests: str) -> dict[str, str]:
         (client, ["sh", "-c", _QPERF, program, server.tcp, str(port), " ".join(chosen), *tests]),
         lambda pid: server.listens(port, pid),
     )
-    results = dict(re.findall(r"(\S+)\s+=\s+(.+)", found.client))
-    assert results, found.client
+    results = dict(_MEASURED.findall(found.client))
+    assert set(results) == set(tests), found.client
     return results
 
 
