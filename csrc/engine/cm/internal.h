@@ -92,7 +92,7 @@ enum { CM_SIDR_OK = 0, CM_SIDR_UNSUPPORTED = 1, CM_SIDR_REJECTED = 2 };
 
 /* Timeouts as the kernel's cma.c has them, in 4.096 us * 2^n. */
 #define CM_RESPONSE_TIMEOUT 20u
-#define CM_SERVICE_TIMEOUT 24u /* of MRA */
+#define CM_SERVICE_TIMEOUT 24u /* of our MRAs */
 #define CM_RETRIES 15u
 
 /* The kind of a host's address: a port is bound to one. */
@@ -127,7 +127,7 @@ struct cm_wire {
 	uint8_t path_mtu; /* enum ibv_mtu; of requests that came by a wire, as the next two */
 	uint16_t pkey;    /* of the path, as the requester's host has it */
 	uint8_t ack_timeout;
-	uint8_t pad;
+	uint8_t service_timeout; /* of an MRA that came by a wire */
 	struct nupa_cm_param param;
 	uint64_t transaction;
 };
@@ -365,8 +365,8 @@ void cm_free_remnant(struct nupa_cm_id *remnant);
 /* wait.c */
 void cm_timer_at(struct nupa_engine *engine, uint64_t at_ns);
 void cm_timewait(struct nupa_cm_id *id);
-/* An MRA came: the answer takes long. */
-void cm_extend(struct nupa_cm_id *id);
+/* An MRA came: the answer takes as long as this, in 4.096 us * 2^n. */
+void cm_extend(struct nupa_cm_id *id, uint8_t service_timeout);
 /* A remnant that only answers. */
 void cm_linger(struct nupa_cm_id *remnant);
 void cm_wait(struct nupa_cm_id *id, enum cm_state state);

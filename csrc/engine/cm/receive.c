@@ -279,7 +279,8 @@ static void handle_answer(struct nupa_engine *engine, struct nupa_channel *chann
 		break;
 	case CM_MRA:
 		if (id->state == (msg->timer == CM_MRA_REP ? CM_REP_SENT : CM_REQ_SENT))
-			cm_extend(id);
+			cm_extend(id, channel->wired && wire ? wire->service_timeout
+							     : CM_SERVICE_TIMEOUT);
 		break;
 	default:
 		handle_datagram_reply(id, msg, wire);

@@ -4,7 +4,7 @@
 #include "segment/wire.h"
 
 #define RESPONSE_NS (UINT64_C(4096) << CM_RESPONSE_TIMEOUT)
-/* Also how long a peer may repeat a request: 16 times the above. */
+/* As our MRAs say.  Also how long a peer may repeat a request: 16 times the above. */
 #define SERVICE_NS (UINT64_C(4096) << CM_SERVICE_TIMEOUT)
 _Static_assert(SERVICE_NS >= (CM_RETRIES + 1) * RESPONSE_NS, "a remnant outlives repetitions");
 /* As cm.c waits after a disconnection, for a packet life time of 16: 4.096 us * 2^17. */
@@ -75,12 +75,15 @@ void cm_wait_again(struct nupa_cm_id *id)
 	wait_on(id, &id->engine->cm->waiting, response_ns(id));
 }
 
-void cm_extend(struct nupa_cm_id *id)
+void cm_extend(struct nupa_cm_id *id, uint8_t service_timeout)
 {
-	if (id->sent.extended) /* once for each repetition: MRAs do not keep an id for ever */
+	const uint64_t ns = UINT64_C(4096) << service_timeout;
+
+	/* Once for each repetition: MRAs do not keep an id for ever.  Nor do they hurry it. */
+	if (id->sent.extended || id->engine->now_ns() + ns <= id->deadline_ns)
 		return;
 	id->sent.extended = true;
-	wait_on(id, &id->engine->cm->extended, SERVICE_NS);
+	wait_on(id, &id->engine->cm->extended, ns);
 }
 
 void cm_linger(struct nupa_cm_id *remnant)

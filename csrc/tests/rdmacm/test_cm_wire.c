@@ -483,6 +483,62 @@ TEST(the_first_repetitions_come_early)
 	scene_close(&s);
 }
 
+/* IBTA 12.6.6: an MRA says for how long its sender is not to be asked again. */
+static void check_patience(struct scene *s, int side, enum nupa_cm_attribute attribute,
+			   uint8_t service_timeout)
+{
+	const uint32_t n = net_sent(s->net, side, attribute);
+
+	cm_pass(&s->net->side[side], (UINT64_C(4096) << service_timeout) - 1);
+	CHECK_EQ(net_sent(s->net, side, attribute), n);
+	cm_expect_none(s->net->side[side].channel);
+	cm_pass(&s->net->side[side], 1);
+	net_settle(s->net);
+}
+
+static void acknowledge(struct scene *s, enum nupa_cm_about about, uint8_t service_timeout)
+{
+	struct nupa_cm_mad req, mra = { .attribute = NUPA_CM_MRA,
+					.local_id = 0x4242,
+					.about = (uint8_t)about,
+					.service_timeout = service_timeout };
+	uint8_t bytes[NUPA_CM_MAD_BYTES];
+
+	net_last(s->net, 0, NUPA_CM_REQ, &req);
+	mra.remote_id = req.local_id;
+	nupa_cm_mad_write(&mra, bytes);
+	net_inject(s->net, 0, bytes);
+}
+
+TEST(a_requester_waits_as_long_as_an_acknowledgement_says)
+{
+	struct scene s = scene_open(RDMA_PS_TCP, false, "", NULL);
+
+	s.net->copies = all_are_lost;
+	ask(&s, "");
+	acknowledge(&s, NUPA_CM_ABOUT_REQ, CM_SERVICE_TIMEOUT + 2);
+	acknowledge(&s, NUPA_CM_ABOUT_REQ, 1); /* one for each repetition counts */
+	check_patience(&s, 0, NUPA_CM_REQ, CM_SERVICE_TIMEOUT + 2);
+	CHECK_EQ(net_sent(s.net, 0, NUPA_CM_REQ), 2);
+	/* It never waits for less than without: an eighth of the response timeout, this time. */
+	acknowledge(&s, NUPA_CM_ABOUT_REQ, 0);
+	check_patience(&s, 0, NUPA_CM_REQ, CM_RESPONSE_TIMEOUT - 3);
+	CHECK_EQ(net_sent(s.net, 0, NUPA_CM_REQ), 3);
+	/* That of another message is none. */
+	acknowledge(&s, NUPA_CM_ABOUT_REP, CM_SERVICE_TIMEOUT);
+	check_patience(&s, 0, NUPA_CM_REQ, CM_RESPONSE_TIMEOUT - 2);
+	for (uint32_t n = 4; n < TRIES; n++) {
+		CHECK_EQ(net_sent(s.net, 0, NUPA_CM_REQ), n);
+		cm_pass(&s.net->side[0], CM_RESPONSE_NS);
+	}
+	/* Nor does it give up before. */
+	acknowledge(&s, NUPA_CM_ABOUT_REQ, CM_SERVICE_TIMEOUT);
+	check_patience(&s, 0, NUPA_CM_REQ, CM_SERVICE_TIMEOUT);
+	cm_expect_ack(active(&s), s.client, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+	CHECK_EQ(net_sent(s.net, 0, NUPA_CM_REQ), TRIES);
+	scene_close(&s);
+}
+
 TEST(a_request_that_is_given_up_ends_at_the_other_end_too)
 {
 	struct scene s = scene_open(RDMA_PS_TCP, false, "", NULL);

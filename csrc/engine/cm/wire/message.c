@@ -205,6 +205,7 @@ enum cm_message cm_message_of(const struct nupa_cm_mad *mad, uint8_t *reason, st
 	wire->transaction = mad->transaction;
 	wire->psn = mad->psn;
 	wire->qkey = mad->qkey;
+	wire->service_timeout = mad->service_timeout;
 	take_param(mad, &wire->param);
 	if ((message == CM_REQ && !take_req(mad, wire)) ||
 	    (message == CM_SIDR_REQ && !take_service(mad, wire)) || message == CM_MESSAGE_MAX)
