@@ -496,6 +496,43 @@ static void check_patience(struct scene *s, int side, enum nupa_cm_attribute att
 	net_settle(s->net);
 }
 
+static void check_acknowledgement(struct scene *s, int by, enum nupa_cm_attribute attribute,
+				  enum nupa_cm_about about)
+{
+	struct nupa_cm_mad repeated, mra;
+
+	cm_pass(&s->net->side[1 - by], CM_RESPONSE_NS);
+	net_settle(s->net);
+	CHECK_EQ(net_sent(s->net, 1 - by, attribute), 2);
+	CHECK_EQ(net_sent(s->net, by, NUPA_CM_MRA), 1);
+	net_last(s->net, 1 - by, attribute, &repeated);
+	net_last(s->net, by, NUPA_CM_MRA, &mra);
+	CHECK_EQ(mra.about, about);
+	CHECK_EQ(mra.service_timeout, CM_SERVICE_TIMEOUT);
+	CHECK_EQ(mra.remote_id, repeated.local_id);
+	CHECK_EQ(mra.transaction, repeated.transaction);
+	check_patience(s, 1 - by, attribute, CM_SERVICE_TIMEOUT);
+	CHECK_EQ(net_sent(s->net, 1 - by, attribute), 3);
+	CHECK_EQ(net_sent(s->net, by, NUPA_CM_MRA), 2);
+}
+
+TEST(what_comes_again_while_a_program_takes_long_is_acknowledged)
+{
+	struct scene s = scene_open(RDMA_PS_TCP, false, "", NULL);
+
+	ask(&s, "");
+	hear(&s);
+	check_acknowledgement(&s, 1, NUPA_CM_REQ, NUPA_CM_ABOUT_REQ);
+	cm_expect_none(passive(&s));
+	CHECK_EQ(rdma_accept(s.server, NULL), 0);
+	net_settle(s.net);
+	check_acknowledgement(&s, 0, NUPA_CM_REP, NUPA_CM_ABOUT_REP);
+	cm_expect_ack(active(&s), s.client, RDMA_CM_EVENT_ESTABLISHED, 0);
+	cm_expect_ack(passive(&s), s.server, RDMA_CM_EVENT_ESTABLISHED, 0);
+	end(&s);
+	scene_close(&s);
+}
+
 static void acknowledge(struct scene *s, enum nupa_cm_about about, uint8_t service_timeout)
 {
 	struct nupa_cm_mad req, mra = { .attribute = NUPA_CM_MRA,
