@@ -3,7 +3,6 @@
 #include "engine/cm/internal.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
 #define TABLE_FIRST 64u
 
@@ -66,9 +65,7 @@ int cm_id_new(struct nupa_engine *engine, struct nupa_cm_id **out)
 	id = calloc(1, sizeof(*id));
 	if (!id)
 		return ENOMEM;
-	if (getrandom(&id->psn, sizeof(id->psn), GRND_NONBLOCK) < 0)
-		id->psn = (uint32_t)engine->now_ns();
-	id->psn &= 0xffffff;
+	id->psn = engine->random() & 0xffffff;
 	index = cm->n_free ? cm->free_entries[--cm->n_free] : cm->table_used++;
 	cm->table[index] = id;
 	id->local = ++cm->generation << CM_INDEX_BITS | index;

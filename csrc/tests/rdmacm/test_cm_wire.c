@@ -212,6 +212,40 @@ TEST(the_address_in_the_fabric_is_another_name_of_the_host)
 	connection(false, "", "10.0.0.2");
 }
 
+static uint32_t draw_by_client(void)
+{
+	return 0x77abcdef;
+}
+
+static uint32_t draw_by_server(void)
+{
+	return 0x99123456;
+}
+
+static void draw_by(struct nupa_engine *engine, uint32_t (*draw)(void))
+{
+	nupa_engine_lock(engine);
+	engine->random = draw;
+	nupa_engine_unlock(engine);
+}
+
+/* Each end names the first PSN that it expects (Starting PSN): a random word of its engine. */
+TEST(first_psns_are_drawn)
+{
+	struct scene s = scene_open(RDMA_PS_TCP, false, "", NULL);
+
+	cm_destroy(s.client);
+	draw_by(s.net->engine[0], draw_by_client);
+	draw_by(s.net->engine[1], draw_by_server);
+	s.client = cm_id(&s.net->side[0], RDMA_PS_TCP);
+	cm_resolve(&s.net->side[0], s.client, "192.0.2.2", cm_port(s.listener));
+	establish(&s);
+	CHECK_EQ(attr_of(s.client).rq_psn, 0xabcdef);
+	CHECK_EQ(attr_of(s.server).rq_psn, 0x123456);
+	end(&s);
+	scene_close(&s);
+}
+
 /* A request asks for a listener for 100 ms. */
 static void seek_in_vain(struct scene *s)
 {
