@@ -216,17 +216,36 @@ static uint32_t drawn;
 
 static uint32_t draw(void)
 {
-	return drawn;
+	return drawn++;
+}
+
+/* A key: the index of a region, which is drawn, and its variant, which is drawn among the others
+ * than that of before. */
+static void check_key(struct end *end, uint32_t index, uint32_t word)
+{
+	const struct nupa_engine *engine = nupa_engine_of(end->context);
+	const uint32_t variants = (1u << NUPA_KEY_VARIANT_BITS) - 2;
+	uint32_t before;
+	struct ibv_mr *mr;
+
+	index %= engine->mr_limit;
+	before = engine->epoch + engine->mr_entries[index].changes;
+	mr = nupa_reg_mr(end->pd, end->memory, 4096, 0, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr);
+	CHECK_EQ(mr->rkey >> NUPA_KEY_VARIANT_BITS, index);
+	CHECK_EQ(mr->rkey & ((1u << NUPA_KEY_VARIANT_BITS) - 1),
+		 (before + word % (variants - 1)) % variants + 1);
+	CHECK_EQ(nupa_dereg_mr(mr), 0);
 }
 
 /* Numbers of queue pairs and keys come of the engine's random words alone. */
 TEST(numbers_are_drawn)
 {
+	static const uint32_t words[] = { 777, 4092, 4093, 123456789, UINT32_MAX - 1 };
 	const struct end_options options = end_defaults;
 	struct nupa_engine *engine;
 	struct wired wired;
 	struct ibv_qp *qp;
-	struct ibv_mr *mr;
 
 	wired_open(&wired, &options, 4096);
 	engine = nupa_engine_of(wired.end_a->context);
@@ -234,11 +253,11 @@ TEST(numbers_are_drawn)
 	drawn = 777;
 	qp = end_make_qp(wired.end_a);
 	CHECK_EQ(qp->qp_num & 0xffff, 777);
-	mr = nupa_reg_mr(wired.end_a->pd, wired.end_a->memory, 4096, 0, IBV_ACCESS_LOCAL_WRITE);
-	CHECK(mr);
-	CHECK_EQ(mr->rkey >> NUPA_KEY_VARIANT_BITS, 777 % engine->mr_limit);
-	CHECK_EQ(nupa_dereg_mr(mr), 0);
 	CHECK_EQ(nupa_destroy_qp(qp), 0);
+	for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		drawn = words[i];
+		check_key(wired.end_a, words[i], words[i] + 1);
+	}
 	wired_close(&wired);
 }
 
