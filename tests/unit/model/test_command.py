@@ -79,6 +79,7 @@ def test_an_unknown_profile_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
     assert "is 'ib-hdr' meant?" in err
 
 
+@pytest.mark.timeout(300)  # it simulates millions of packets
 def test_validate_judges_each_file_against_its_bars(capsys: pytest.CaptureFixture[str]) -> None:
     head, *lines = printed(capsys, "validate").splitlines()
     assert head.split()[:5] == ["FILE", "FITTED", "BAR", "CASES", "ERROR"]

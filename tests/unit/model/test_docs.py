@@ -29,6 +29,7 @@ CONSOLES = [block for block in blocks(TEXT) if block.kind == "console"]
 RENEW = "`python -m tests.unit.model.page` writes the output anew"
 
 
+@pytest.mark.timeout(300)  # it simulates millions of packets
 @pytest.mark.parametrize("at", range(len(CONSOLES)), ids=lambda at: commands(CONSOLES[at])[0])
 def test_a_command_of_the_page_prints_what_it_says(at: int, tmp_path: Path) -> None:
     write_files(TEXT, tmp_path)

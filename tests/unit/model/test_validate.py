@@ -50,6 +50,7 @@ def test_every_calibration_file_is_judged() -> None:
     assert sorted(file.name for file in FILES) == data.names()
 
 
+@pytest.mark.timeout(300)  # it simulates millions of packets
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_each_file_meets_its_bars_or_says_what_is_missing(file: CalibrationFile) -> None:
     verdicts = list(judge(file).verdicts())
