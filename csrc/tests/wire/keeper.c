@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A keeper for tests: it gives each process that joins a socket of its own, and steers nothing. */
+#define _GNU_SOURCE
 #include "tests/wire/keeper.h"
 
-#include "engine/attachment/attachment.h"
 #include "engine/core/qp.h"
-#include "segment/port_protocol.h"
+#include "wire/keeper_internal.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
+#include <sys/ioctl.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -21,25 +24,32 @@
 #define BTH_ATOMIC_ACK 0x12
 #define BTH_ACKREQ 0x80
 
+/* The GID of an address of either family. */
 static void set_gid(uint8_t gid[16], const char *address)
 {
+	if (strchr(address, ':')) {
+		CHECK_EQ(inet_pton(AF_INET6, address, gid), 1);
+		return;
+	}
 	memset(gid, 0, 16);
 	gid[10] = gid[11] = 0xff;
 	CHECK_EQ(inet_pton(AF_INET, address, gid + 12), 1);
 }
 
-static int make_socket(const struct keeper *keeper)
+int wired_socket(const uint8_t gid[16], uint16_t port)
 {
-	const struct sockaddr_in address = { .sin_family = AF_INET,
-					     .sin_port = htons(NUPA_WIRE_UDP_PORT),
-					     .sin_addr = keeper->local };
 	const int on = 1, discover = IP_PMTUDISC_DO;
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	union nupa_keeper_address address;
+	int fd;
 
+	nupa_keeper_address(gid, port, &address);
+	fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	CHECK(fd >= 0);
 	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)), 0);
-	CHECK_EQ(setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover)), 0);
-	CHECK_EQ(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+	if (nupa_keeper_is_ipv4(gid))
+		CHECK_EQ(setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover)),
+			 0);
+	CHECK_EQ(bind(fd, &address.any, nupa_keeper_address_bytes(&address)), 0);
 	return fd;
 }
 
@@ -60,7 +70,9 @@ static void welcome(struct keeper *keeper, int fd)
 			      .msg_iovlen = 1,
 			      .msg_control = &control,
 			      .msg_controllen = sizeof(control) };
-	int udp = keeper->medium == NUPA_WIRE_FRAMES ? -1 : make_socket(keeper);
+	int udp = keeper->medium == NUPA_WIRE_FRAMES
+		      ? -1
+		      : wired_socket(keeper->local, NUPA_WIRE_UDP_PORT);
 
 	CHECK_EQ(recv(fd, &hello, sizeof(hello), 0), sizeof(hello));
 	CHECK_EQ(hello.magic, NUPA_WIRE_MAGIC);
@@ -102,7 +114,7 @@ void keeper_open(struct keeper *keeper, const char *local, const char *remote,
 	memset(keeper, 0, sizeof(*keeper));
 	keeper->medium = medium;
 	keeper->fabric = test_fabric();
-	CHECK_EQ(inet_pton(AF_INET, local, &keeper->local), 1);
+	set_gid(keeper->local, local);
 	keeper->engine = nupa_engine_attach(keeper->fabric, WIRE_HOST, why, sizeof(why));
 	CHECK(keeper->engine);
 	snprintf(keeper->path, sizeof(keeper->path), "/tmp/nupa-test-wire.%d.%s", (int)getpid(),
@@ -117,7 +129,7 @@ void keeper_open(struct keeper *keeper, const char *local, const char *remote,
 	info.slot = keeper->engine->slot_index;
 	info.epoch = keeper->engine->epoch;
 	set_gid(info.remote, remote);
-	set_gid(info.local, local);
+	memcpy(info.local, keeper->local, sizeof(info.local));
 	memcpy(info.socket, keeper->path, sizeof(info.socket));
 	index = nupa_wire_add(keeper->fabric, &info, why, sizeof(why));
 	if (index < 0)
@@ -257,20 +269,12 @@ void wired_address(char address[INET_ADDRSTRLEN], uint32_t side)
 	CHECK(inet_ntop(AF_INET, &in, address, INET_ADDRSTRLEN));
 }
 
-void wired_open(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes)
-{
-	wired_open_lossy(wired, options, mtu_bytes, NULL);
-}
-
-void wired_open_lossy(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes,
-		      struct lossy *lossy)
+static void open_between(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes,
+			 const char *a, const char *b, struct lossy *lossy)
 {
 	const enum nupa_wire_medium medium = lossy ? NUPA_WIRE_FRAMES : NUPA_WIRE_UDP;
 	struct end_options with_mtu = *options;
-	char a[INET_ADDRSTRLEN], b[INET_ADDRSTRLEN];
 
-	wired_address(a, 0);
-	wired_address(b, 1);
 	keeper_open(&wired->a, a, b, medium, mtu_bytes);
 	keeper_open(&wired->b, b, a, medium, mtu_bytes);
 	while (128u << with_mtu.mtu < mtu_bytes)
@@ -284,6 +288,102 @@ void wired_open_lossy(struct wired *wired, const struct end_options *options, ui
 	wired->lossy = lossy;
 	if (lossy)
 		lossy_start(lossy, &wired->a, &wired->b);
+}
+
+void wired_open(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes)
+{
+	wired_open_lossy(wired, options, mtu_bytes, NULL);
+}
+
+void wired_open_lossy(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes,
+		      struct lossy *lossy)
+{
+	char a[INET_ADDRSTRLEN], b[INET_ADDRSTRLEN];
+
+	wired_address(a, 0);
+	wired_address(b, 1);
+	open_between(wired, options, mtu_bytes, a, b, lossy);
+}
+
+/* --- IPv6 ---------------------------------------------------------------------------- */
+
+/* Loopback has one address of it: a network of this process may have more. */
+static const char *const addresses6[] = { "fd4e:5550::1", "fd4e:5550::2" };
+
+static void write_text(const char *path, const char *text)
+{
+	const int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+/* False: not allowed here.  This process has one thread. */
+static bool enter_network(void)
+{
+	char uid_map[32], gid_map[32];
+
+	if (!unshare(CLONE_NEWNET))
+		return true;
+	snprintf(uid_map, sizeof(uid_map), "0 %u 1", (unsigned int)geteuid());
+	snprintf(gid_map, sizeof(gid_map), "0 %u 1", (unsigned int)getegid());
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET))
+		return false;
+	write_text("/proc/self/uid_map", uid_map);
+	write_text("/proc/self/setgroups", "deny");
+	write_text("/proc/self/gid_map", gid_map);
+	return true;
+}
+
+/* An address may be bound once the kernel has looked for duplicates of it. */
+static void await_address(const struct in6_addr *address)
+{
+	const struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_addr = *address };
+	const uint64_t until_ns = test_now_ns() + WAIT_NS;
+	const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0);
+	while (bind(fd, (const struct sockaddr *)&at, sizeof(at))) {
+		CHECK(errno == EADDRNOTAVAIL && test_now_ns() < until_ns);
+		sched_yield();
+	}
+	close(fd);
+}
+
+/* False: this system has no IPv6. */
+static bool add_addresses(void)
+{
+	struct ifreq loopback = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return false;
+	CHECK_EQ(ioctl(fd, SIOCSIFFLAGS, &loopback), 0);
+	CHECK_EQ(ioctl(fd, SIOCGIFINDEX, &loopback), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct {
+			struct in6_addr address;
+			uint32_t prefix_bits;
+			int interface;
+		} request = { .prefix_bits = 128, .interface = loopback.ifr_ifindex };
+
+		CHECK_EQ(inet_pton(AF_INET6, addresses6[i], &request.address), 1);
+		CHECK_EQ(ioctl(fd, SIOCSIFADDR, &request), 0);
+		await_address(&request.address);
+	}
+	close(fd);
+	return true;
+}
+
+bool wired_open_ipv6(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes)
+{
+	if (!enter_network() || !add_addresses()) {
+		printf("  skipped: no network of its own with IPv6 here\n");
+		return false;
+	}
+	open_between(wired, options, mtu_bytes, addresses6[0], addresses6[1], NULL);
+	return true;
 }
 
 void wired_close(struct wired *wired)

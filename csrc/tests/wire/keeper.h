@@ -16,7 +16,7 @@ struct keeper {
 	struct nupa_fabric *fabric;
 	struct nupa_engine *engine; /* its attachment to the host of the wire */
 	uint32_t index;
-	struct in_addr local;
+	uint8_t local[16]; /* a GID */
 	enum nupa_wire_medium medium;
 	int listener, wake;
 	int joined[KEEPER_JOINS_MAX];
@@ -58,6 +58,11 @@ void wired_open(struct wired *wired, const struct end_options *options, uint32_t
 /* The same with this network in between. */
 void wired_open_lossy(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes,
 		      struct lossy *lossy);
+/* The same over IPv6, in a network namespace that this process enters.  False: it may not, and the
+ * case is skipped. */
+bool wired_open_ipv6(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes);
+/* An unconnected UDP socket of this address, whose packets have the identification 0. */
+int wired_socket(const uint8_t gid[16], uint16_t port);
 void wired_close(struct wired *wired);
 
 #endif
