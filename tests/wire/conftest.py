@@ -41,6 +41,15 @@ def wire(pair: tuple[Namespace, Namespace]) -> Iterator[Wired]:
 
 
 @pytest.fixture(scope="module")
+def two_wires() -> Iterator[Wired]:
+    """Two between the same machines: host2 of either fabric is reached by IPv6."""
+    with machines(2) as others, wired(others, users.ourselves(), hosts=3) as stage:
+        for end in (0, 1):
+            stage.side(end).ok("wire", "add", "host2", "--address", others[1 - end].ipv6)
+        yield stage
+
+
+@pytest.fixture(scope="module")
 def wire_of_nobody(nobody: User) -> Iterator[Wired]:
     """uid 65534's, on machines of its own: an address has one wire."""
     with machines(2, mtu_bytes=9000) as others, wired(others, nobody) as stage:

@@ -105,15 +105,19 @@ class Wired(Stage):
         return HOSTS[self.other], self.addresses[self.other]
 
     def wire(self) -> dict[str, Any]:
-        """Returns the entry of this side's wire in `nupa show --json`."""
-        (found,) = self.show()["wires"]
-        assert isinstance(found, dict)
+        """Returns the entry of this side's only wire."""
+        (found,) = self.wires()
         return found
 
-    def up(self, *options: str) -> None:
+    def wires(self) -> list[dict[str, Any]]:
+        """Returns the entries of this side's wires in `nupa show --json`."""
+        found: list[dict[str, Any]] = self.show()["wires"]
+        return found
+
+    def up(self, *options: str, hosts: int = 2) -> None:
         """Makes both fabrics and both wires."""
         for end in (0, 1):
-            self.side(end).ok("up")
+            self.side(end).ok("up", "--hosts", str(hosts))
         for end in (0, 1):
             self.side(end).add_wire(*options)
 
@@ -128,7 +132,12 @@ class Wired(Stage):
 
 @contextmanager
 def wired(
-    machines: Sequence[Namespace], user: User, *, ipv6: bool = False, options: Sequence[str] = ()
+    machines: Sequence[Namespace],
+    user: User,
+    *,
+    ipv6: bool = False,
+    options: Sequence[str] = (),
+    hosts: int = 2,
 ) -> Iterator[Wired]:
     """Makes both fabrics and their wires; anything that is left of them at the end is an error."""
     folder = Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm"))
@@ -136,7 +145,7 @@ def wired(
     addresses = tuple(machine.ipv6 if ipv6 else machine.ipv4 for machine in machines)
     stage = Wired(folder, user, machines=tuple(machines), addresses=addresses)
     try:
-        stage.up(*options)
+        stage.up(*options, hosts=hosts)
         yield stage
     finally:
         stage.down()

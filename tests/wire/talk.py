@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from nupa.programs.pair import free_port, is_listening
+from nupa.programs.pair import Program, free_port, is_listening
 from tests.wire.lab import Wired
 
 DEADLINE_S = 60.0
 _OPERATIONS = Path(__file__).with_name("operations.py")
+_HELD = Path(__file__).with_name("held.py")
 
 
 def talk(wire: Wired, server: Sequence[str], client: Sequence[str], port: int) -> None:
@@ -34,3 +36,15 @@ def operations(wire: Wired, tcp: str) -> None:
     port = free_port()
     python = [wire.user.python, "-P", str(_OPERATIONS)]
     talk(wire, [*python, "serve", tcp, str(port)], [*python, "meet", tcp, str(port)], port)
+
+
+@contextmanager
+def held(wire: Wired, *options: str) -> Iterator[tuple[Program, Program]]:
+    """Yields both ends of held.py, which may not have met yet."""
+    tcp, port = wire.machines[0].ipv4, free_port()
+    python, words = [wire.user.python, "-P", str(_HELD)], [tcp, str(port), *options]
+    with wire.start(0, [*python, "serve", *words]) as server:
+        while not is_listening(port, server.pid):
+            assert server.running, server.outcome().describe()
+        with wire.start(1, [*python, "meet", *words]) as client:
+            yield server, client
