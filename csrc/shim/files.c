@@ -341,6 +341,11 @@ const struct nupa_shim_file nupa_shim_files[] = {
 	WIRE_COUNTER("np_cnp_sent", cnp_sent),
 	WIRE_COUNTER("rp_cnp_handled", cnp_handled),
 	WIRE_COUNTER("rx_icrc_encapsulated", icrc_errors),
+	/* As bnxt_re (drivers/infiniband/hw/bnxt_re/hw_counters.c) and efa (efa_verbs.c) do. */
+	WIRE_COUNTER("rx_roce_errors", malformed),
+	WIRE_COUNTER("rx_roce_discards", foreign),
+	WIRE_COUNTER("tx_roce_errors", refused),
+	WIRE_COUNTER("retrans_pkts", retransmitted),
 
 	/* The PCI device and its place. */
 	PCI_FILE("vendor", VENDOR),

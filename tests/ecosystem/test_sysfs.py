@@ -238,16 +238,19 @@ SOFT_ROCE = {
     *("completer_retry_err", "send_err", "link_downed"),
 }
 
-#: Those of mlx5 that wires count.
-MLX5 = {"np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled", "rx_icrc_encapsulated"}
+#: Those that wires count, by names of mlx5, bnxt_re and efa: tests/wire/test_shown.py.
+OF_WIRES = {
+    *("np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled", "rx_icrc_encapsulated"),
+    *("rx_roce_errors", "rx_roce_discards", "tx_roce_errors", "retrans_pkts"),
+}
 
 
 def test_the_counters_of_soft_roce_are_there_by_their_names(fabric: Lab) -> None:
     needs("ibv_rc_pingpong", "ibverbs-utils")
     fabric.run_pair(["ibv_rc_pingpong", "-g", "1", "-n", "300"])
     hw = counters_of(fabric, "host0", "hw_counters")
-    assert set(hw) >= SOFT_ROCE | MLX5
-    assert {hw[name] for name in MLX5} == {0}
+    assert set(hw) >= SOFT_ROCE | OF_WIRES
+    assert {hw[name] for name in OF_WIRES} == {0}
     port = counters_of(fabric, "host0", "counters")
     assert hw["sent_pkts"] == port["port_xmit_packets"] >= 300
     assert hw["rcvd_pkts"] == port["port_rcv_packets"] >= 300

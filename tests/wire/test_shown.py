@@ -1,13 +1,30 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What users see of a wire's traffic: counters of ports."""
+"""What users see of a wire's traffic: counters of ports, those of sysfs, and the table of wires."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import Any
 
+from nupa.fabric.wires.entry import COUNTERS
+from tests.common.impair import Impairment, impaired
 from tests.wire.lab import HOSTS, Wired
 
 ROUNDS = 200
+SEED = 1
+HW_COUNTERS = "/sys/class/infiniband/nupa_rdma0/ports/1/hw_counters"
+#: Those of sysfs that are sums over the wires.
+SUMS = {
+    "np_ecn_marked_roce_packets": "ecn_marked",
+    "np_cnp_sent": "cnp_sent",
+    "rp_cnp_handled": "cnp_handled",
+    "rx_icrc_encapsulated": "icrc_errors",
+    "rx_roce_errors": "malformed",
+    "rx_roce_discards": "foreign",
+    "tx_roce_errors": "refused",
+    "retrans_pkts": "retransmitted",
+}
 
 
 def counters(wire: Wired, end: int) -> dict[str, Any]:
@@ -29,3 +46,36 @@ def test_packets_that_come_by_a_wire_are_counted_at_the_port(wire: Wired) -> Non
     assert client["port_xmit_packets"] >= server["port_rcv_packets"] >= ROUNDS
     assert server["port_xmit_packets"] >= client["port_rcv_packets"] >= ROUNDS
     assert client["port_rcv_data"] >= ROUNDS * 512 // 4 > server["port_rcv_data"]
+
+
+def listed(wire: Wired, end: int) -> list[dict[str, Any]]:
+    """Returns `nupa wire ls --json`."""
+    found: list[dict[str, Any]] = json.loads(wire.side(end).ok("wire", "ls", "--json"))
+    return found
+
+
+def sums(wires: list[dict[str, Any]]) -> Counter[str]:
+    return Counter({name: sum(wire[name] for wire in wires) for name in COUNTERS})
+
+
+def in_sysfs(wire: Wired, end: int) -> dict[str, int]:
+    """Returns the values of SUMS in hw_counters, as a program there reads them."""
+    files = [f"{HW_COUNTERS}/{name}" for name in SUMS]
+    read = wire.on(end, ["cat", *files]).check().stdout.split()
+    return dict(zip(SUMS.values(), map(int, read), strict=True))
+
+
+def test_counters_of_sysfs_are_the_sums_of_the_wires(two_wires: Wired, impair: str) -> None:
+    impairment = Impairment(loss=0.02, corrupt=0.03, mark=0.1)
+    with impaired(impair, *two_wires.machines, impairment, seed=SEED):
+        for gid in ("3", "4"):
+            two_wires.run_pair(["ib_write_bw", "-x", gid, "-b", "-s", "4096", "-n", str(ROUNDS)])
+    for end in (0, 1):
+        before = sums(listed(two_wires, end))
+        found = in_sysfs(two_wires, end)
+        wires = listed(two_wires, end)
+        for name, value in found.items():
+            assert before[name] <= value <= sums(wires)[name], name
+        for wire in wires:
+            for name in ("icrc_errors", "ecn_marked", "cnp_sent", "cnp_handled", "retransmitted"):
+                assert 0 < wire[name] < found[name], (wire, name)
