@@ -79,3 +79,27 @@ def test_counters_of_sysfs_are_the_sums_of_the_wires(two_wires: Wired, impair: s
         for wire in wires:
             for name in ("icrc_errors", "ecn_marked", "cnp_sent", "cnp_handled", "retransmitted"):
                 assert 0 < wire[name] < found[name], (wire, name)
+
+
+def test_the_table_shows_what_was_lost_and_sent_again(wire: Wired, impair: str) -> None:
+    with impaired(impair, *wire.machines, Impairment(loss=0.05), seed=SEED):
+        wire.run_pair(["ib_write_bw", "-b", "-s", "4096", "-n", str(ROUNDS)])
+    for end in (0, 1):
+        (before,) = listed(wire, end)
+        rows = [
+            [word.strip() for word in row.split("  ") if word.strip()]
+            for command in (["show"], ["wire", "ls"])
+            for row in wire.side(end).ok(*command).splitlines()
+        ]
+        (after,) = listed(wire, end)
+        heads = [at for at, row in enumerate(rows) if row[-1:] == ["SENT AGAIN"]]
+        assert len(heads) == 2
+        for at in heads:
+            words = rows[at + 1]
+            assert words[0] == wire.side(end).far[0]
+            # A probe that was sent in between makes the share smaller.
+            assert (
+                after["loss"] - 1e-4 <= float(words[-2].strip("%")) / 100 <= before["loss"] + 1e-4
+            )
+            assert 0 < before["retransmitted"] == int(words[-1])
+            assert before["loss"] > 0
