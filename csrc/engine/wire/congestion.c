@@ -7,6 +7,7 @@
 #define OPCODE_CNP 0x81u
 #define ECN_BITS 3u
 #define MEASURED_BYTES 262144u
+#define PAUSE_NS 10000000u /* behind one, what was sent before tells nothing of the rate */
 
 void nupa_wire_say_capable(int fd, bool ipv4)
 {
@@ -39,17 +40,31 @@ uint8_t nupa_wire_tos(struct msghdr *msg)
 
 void nupa_wire_measure(struct nupa_wire *wire, uint64_t bytes)
 {
-	uint64_t now_ns;
+	const uint64_t now_ns = wire->engine->now_ns();
 
+	if (now_ns - wire->sent_ns > PAUSE_NS) {
+		wire->measured_ns = now_ns;
+		wire->measured_bytes = 0;
+	}
+	wire->sent_ns = now_ns;
 	wire->measured_bytes += bytes;
 	if (wire->measured_bytes < MEASURED_BYTES)
 		return;
-	now_ns = wire->engine->now_ns();
 	if (now_ns > wire->measured_ns)
 		wire->bytes_per_s =
 		    wire->measured_bytes * 1000000000ull / (now_ns - wire->measured_ns);
 	wire->measured_ns = now_ns;
 	wire->measured_bytes = 0;
+}
+
+/* Bytes a second that leave; before enough of them have left, of those that have; 0: not known. */
+static uint64_t rate(const struct nupa_wire *wire)
+{
+	const uint64_t now_ns = wire->engine->now_ns();
+
+	if (wire->bytes_per_s || now_ns <= wire->measured_ns)
+		return wire->bytes_per_s;
+	return wire->measured_bytes * 1000000000ull / (now_ns - wire->measured_ns);
 }
 
 /* The QP of a packet that is the other end's business; NULL: there is none. */
@@ -91,7 +106,7 @@ bool nupa_wire_congested(struct nupa_wire *wire, const struct nupa_roce_packet *
 	}
 	qp = qp_of(wire, packet);
 	if (qp) {
-		nupa_pace_slow_down(qp, wire->bytes_per_s);
+		nupa_pace_slow_down(qp, rate(wire));
 		__atomic_fetch_add(&wire->entry->cnp_handled, 1, __ATOMIC_RELAXED);
 	}
 	return true;

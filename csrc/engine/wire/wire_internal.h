@@ -69,9 +69,10 @@ struct nupa_wire {
 	bool stop, done; /* its thread shall end, and has */
 	struct nupa_roce_path out, in;
 	struct nupa_icrc_base icrc_out, icrc_in;
-	uint64_t measured_ns, measured_bytes, bytes_per_s; /* of what is sent: congestion.c */
-	struct nupa_icrc_sender sender;                    /* the other end */
-	struct nupa_trace_posted *posted;                  /* by line of the ring */
+	/* Of what is sent: congestion.c. */
+	uint64_t sent_ns, measured_ns, measured_bytes, bytes_per_s;
+	struct nupa_icrc_sender sender;   /* the other end */
+	struct nupa_trace_posted *posted; /* by line of the ring */
 	union {
 		struct sockaddr_in v4;
 		struct sockaddr_in6 v6;
