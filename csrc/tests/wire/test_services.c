@@ -228,6 +228,8 @@ static void check_key(struct end *end, uint32_t index, uint32_t word)
 	uint32_t before;
 	struct ibv_mr *mr;
 
+	while (engine->mrs[index % engine->mr_limit]) /* drawn before */
+		index++;
 	index %= engine->mr_limit;
 	before = engine->epoch + engine->mr_entries[index].changes;
 	mr = nupa_reg_mr(end->pd, end->memory, 4096, 0, IBV_ACCESS_LOCAL_WRITE);
@@ -244,15 +246,18 @@ TEST(numbers_are_drawn)
 	static const uint32_t words[] = { 777, 4092, 4093, 123456789, UINT32_MAX - 1 };
 	const struct end_options options = end_defaults;
 	struct nupa_engine *engine;
+	uint32_t index = 777;
 	struct wired wired;
 	struct ibv_qp *qp;
 
 	wired_open(&wired, &options, 4096);
 	engine = nupa_engine_of(wired.end_a->context);
 	engine->random = draw;
-	drawn = 777;
+	while (engine->qps[index]) /* drawn before */
+		index++;
+	drawn = index;
 	qp = end_make_qp(wired.end_a);
-	CHECK_EQ(qp->qp_num & 0xffff, 777);
+	CHECK_EQ(qp->qp_num & 0xffff, index);
 	CHECK_EQ(nupa_destroy_qp(qp), 0);
 	for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		drawn = words[i];
