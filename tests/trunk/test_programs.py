@@ -17,7 +17,6 @@ pytestmark = pytest.mark.timeout(240)
 
 PORT = 18515
 MPI = Path(__file__).parents[1] / "ecosystem" / "mpi"
-RANKS = 4
 
 
 def meet(
@@ -95,10 +94,11 @@ def test_ucx_between_machines(joined: Cluster, transport: str, test: str) -> Non
     assert re.search(r"^Final:\s+500", result.client.stdout, re.MULTILINE), result.client.stdout
 
 
-def mpirun(lab: Cluster, folder: Path, program: Path, transport: str) -> list[str]:
-    """Returns the command line of four ranks, two on each machine, each on a host of its own."""
+def mpirun(lab: Cluster, folder: Path, program: Path, transport: str, each: int) -> list[str]:
+    """Returns the command line of *each* ranks on each machine, each on a host of its own."""
     needs("mpirun", "openmpi-bin")
-    places = ",".join(f"{machine.space.ipv4}:2" for machine in lab.machines)
+    places = ",".join(f"{machine.space.ipv4}:{each}" for machine in lab.machines)
+    ranks = each * len(lab.machines)
     chosen = {
         "pml": "ucx",
         "osc": "ucx",
@@ -107,7 +107,7 @@ def mpirun(lab: Cluster, folder: Path, program: Path, transport: str) -> list[st
         "plm_rsh_agent": lab.ssh,
         "oob_tcp_if_include": "eth0",
     }
-    words = ["mpirun", "--allow-run-as-root", "-n", str(RANKS), "--host", places]
+    words = ["mpirun", "--allow-run-as-root", "-n", str(ranks), "--host", places]
     for name, value in chosen.items():
         words += ["--mca", name, value]
     words += ["-x", f"UCX_TLS={transport},self", "-x", "UCX_NET_DEVICES=nupa_rdma0:1"]
@@ -115,19 +115,29 @@ def mpirun(lab: Cluster, folder: Path, program: Path, transport: str) -> list[st
     return lab[0].space.argv("env", f"NUPA_DIR={lab[0].folder}", *words)
 
 
+def check_ranks(lab: Cluster, folder: Path, transport: str, each: int) -> None:
+    """Checks that all ranks have the right data, and that all machines' hosts have moved some."""
+    program = folder / "allreduce"
+    compiler = needs("mpicc", "libopenmpi-dev")
+    subprocess.run([compiler, "-O1", "-o", program, MPI / "allreduce.c"], check=True)
+    output = lab.start(mpirun(lab, folder, program, transport, each)).wait(150).check().stdout
+    ranks = each * len(lab.machines)
+    right = re.findall(rf"^rank (\d) of {ranks}: \d+ elements right$", output, re.MULTILINE)
+    assert sorted(map(int, right)) == list(range(ranks))
+    # The largest all-to-all alone has 2 MiB blocks.
+    for machine in lab.machines:
+        assert all(moved > (ranks - 1) * (2 << 20) for moved in moved_bytes(machine).values())
+
+
 @pytest.mark.parametrize("transport", ["rc_v", "ud_verbs"])
 def test_mpi_ranks_on_both_machines_have_the_right_data(
     joined: Cluster, tmp_path: Path, transport: str
 ) -> None:
-    program = tmp_path / "allreduce"
-    compiler = needs("mpicc", "libopenmpi-dev")
-    subprocess.run([compiler, "-O1", "-o", program, MPI / "allreduce.c"], check=True)
-    output = joined.start(mpirun(joined, tmp_path, program, transport)).wait(150).check().stdout
-    right = re.findall(rf"^rank (\d) of {RANKS}: \d+ elements right$", output, re.MULTILINE)
-    assert sorted(map(int, right)) == [0, 1, 2, 3]
-    # Both machines' hosts have moved data: the largest all-to-all alone has 2 MiB blocks.
-    for machine in joined.machines:
-        assert all(moved > 3 * (2 << 20) for moved in moved_bytes(machine).values())
+    check_ranks(joined, tmp_path, transport, 2)
+
+
+def test_mpi_ranks_on_three_machines_have_the_right_data(three: Cluster, tmp_path: Path) -> None:
+    check_ranks(three, tmp_path, "rc_v", 1)
 
 
 def moved_bytes(machine: Machine) -> dict[str, int]:
