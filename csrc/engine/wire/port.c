@@ -262,6 +262,9 @@ void nupa_wires_follow(struct nupa_engine *engine)
 	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++)
 		if (nupa_wire_at(engine->fabric, i))
 			engine->has_wires = true;
+	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
+		if (wire->channel) /* the path MTU may be another one */
+			wire->channel->wire_mtu_bytes = nupa_wire_mtu_bytes(wire->entry);
 	if (engine->meets_wires)
 		nupa_wires_meet(engine);
 }
