@@ -73,8 +73,8 @@ TABLE: dict[str, Talk] = {
     "ucmatose four": _ucmatose("-c", "4"),
     "udaddy": programs.udaddy,
     "qperf rc": _qperf("rc_lat", "rc_bw", "rc_rdma_read_bw", "rc_rdma_write_lat"),
-    "qperf uc": _qperf("uc_lat", "uc_rdma_write_lat"),
-    "qperf ud": _qperf("ud_lat"),
     "ucx tags": _ucx("-o", "read,write"),
     "ucx active messages": _ucx("-A", "-o", "read,write"),
 }
+#: They meet by TCP at the address of RoCE.
+AT_ONE_ADDRESS = ("qperf rc",)

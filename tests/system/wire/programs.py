@@ -55,10 +55,9 @@ def perftest(
     return found
 
 
-def checked(server: End, client: End, program: str, transport: str = "RC", mtu: int = 1024) -> None:
-    """Runs c/checked.c: all operations of the *transport*, of which it checks each byte."""
-    words = ["-t", transport, "-m", str(mtu)]
-    found = by_tcp(server, client, program, "gcc", *words, each=("-d", "-g"))
+def checked(server: End, client: End, program: str, *options: str) -> None:
+    """Runs c/checked.c: all operations of a transport, of which it checks each byte."""
+    found = by_tcp(server, client, program, "gcc", *options, each=("-d", "-g"))
     for said in (found.server, found.client):
         assert "all bytes right" in said, said
 

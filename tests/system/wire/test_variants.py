@@ -35,7 +35,7 @@ def test_a_program_runs(lab: Lab, program: str, server: str) -> None:
 @pytest.mark.parametrize("server", ["here", "guest"])
 @pytest.mark.parametrize("mtu", [256, 512, 1024, 2048, 4096])
 def test_each_byte_is_right(lab: Lab, checked: str, mtu: int, server: str) -> None:
-    programs.checked(*lab.ends(server), checked, mtu=mtu)
+    programs.checked(*lab.ends(server), checked, "-m", str(mtu))
 
 
 def test_the_mtu_is_that_of_the_network(lab: Lab) -> None:

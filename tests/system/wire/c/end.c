@@ -196,13 +196,15 @@ void end_open(struct end *end, int argc, char **argv)
 	const char *device = "", *port = "";
 	int option;
 
-	*end = (struct end){ .mtu = 1024, .type = IBV_QPT_RC };
-	while ((option = getopt(argc, argv, "d:g:m:p:t:")) > 0) {
+	*end = (struct end){ .mtu = 1024, .longest = LENGTH_MAX, .type = IBV_QPT_RC };
+	while ((option = getopt(argc, argv, "d:g:l:m:p:t:")) > 0) {
 		MUST(option != '?');
 		if (option == 'd')
 			device = optarg;
 		else if (option == 'g')
 			end->gid_index = atoi(optarg);
+		else if (option == 'l')
+			end->longest = (uint32_t)atoi(optarg);
 		else if (option == 'm')
 			end->mtu = atoi(optarg);
 		else if (option == 't')
@@ -210,6 +212,7 @@ void end_open(struct end *end, int argc, char **argv)
 		else
 			port = optarg;
 	}
+	MUST(end->longest <= LENGTH_MAX);
 	end->serves = !argv[optind];
 	open_device(end, device);
 	end->tcp = meet(argv[optind], port);

@@ -50,6 +50,8 @@ struct end {
 	struct address peer;
 	enum ibv_qp_type type;
 	int gid_index, mtu, tcp;
+	uint32_t longest; /* bytes of a step */
+	uint32_t window;  /* of the other end, which was invalidated last; 0: none */
 	bool serves;
 };
 
@@ -68,8 +70,8 @@ static inline void *grh(const struct end *end)
 	return end->memory + 2 * AREA;
 }
 
-/* Reads the options: -d DEVICE -g GID_INDEX -m MTU -p PORT -t RC|UC|UD [HOST].  Meets and connects
- * the other end: HOST, or who comes. */
+/* Reads the options: -d DEVICE -g GID_INDEX -l LONGEST -m MTU -p PORT -t RC|UC|UD [HOST].  Meets
+ * and connects the other end: HOST, or who comes. */
 void end_open(struct end *end, int argc, char **argv);
 /* The step's bytes, to *at*.  And: in() has them, and nothing around them. */
 void end_fill(unsigned char *at, const struct step *step);
