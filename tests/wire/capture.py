@@ -43,13 +43,14 @@ class Flow(NamedTuple):
 
 def unrouted(frame: bytes) -> bytes:
     """Returns a RoCE frame from its IP header on, without what differs between places of capture:
-    TTL, the checksums, and the flow label, which the kernel chooses."""
+    TTL, marks of congestion, the checksums, and the flow label, which the kernel chooses."""
     ip = bytearray(frame[_ETHERNET_BYTES:])
     if ip[0] >> 4 == 4:
+        ip[1] &= 0xFC
         ip[8] = 0
         ip[10:12] = ip[26:28] = bytes(2)
     else:
-        ip[1] &= 0xF0
+        ip[1] &= 0xC0
         ip[2:4] = ip[46:48] = bytes(2)
         ip[7] = 0
     return bytes(ip)

@@ -12,7 +12,9 @@ import pytest
 
 from nupa.packet.decode import fast
 from nupa.packet.decode.fast import FrameFault, Icrc, Layer
-from nupa.packet.tables.opcodes import NAMES
+from nupa.packet.scapy.transport import BTH
+from nupa.packet.tables.opcodes import CNP, NAMES
+from tests.common.impair import Impairment, impaired
 from tests.common.namespaces import Namespace, machines
 from tests.packet.shark import tshark as lua_tshark
 from tests.programs import users
@@ -23,6 +25,8 @@ from tests.wire import capture, talk
 from tests.wire.lab import NAMES as MACHINES
 from tests.wire.lab import Wired, wired
 from tests.wire.test_connections import meet
+
+pytestmark = pytest.mark.timeout(120)
 
 QP_1 = 1
 DREQ, DREP = b"\x00\x15", b"\x00\x16"  # IBTA table 118
@@ -54,12 +58,16 @@ EXPECTED = {
     *("RC_ACKNOWLEDGE", "RC_ATOMIC_ACKNOWLEDGE", "RC_COMPARE_SWAP", "RC_FETCH_ADD"),
     *("UC_SEND_FIRST", "UC_SEND_LAST", "UD_SEND_ONLY"),
 }
+MARKS = Impairment(mark=0.1)
+LATE = "nupa: dropped"
+SEED = 1
 
 
 @dataclass(frozen=True)
 class Seen:
     """The files of one run: of the left machine and the right one."""
 
+    marked: bool  #: packets on their way
     cable: tuple[Path, Path]
     fabric: tuple[Path, Path]
 
@@ -78,18 +86,23 @@ def _programs(wire: Wired) -> None:
     meet(wire, "rping")
 
 
-@pytest.fixture(scope="module", params=["IPv4", "IPv6"])
-def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+@pytest.fixture(scope="module", params=["IPv4", "IPv6", "IPv4 with marks"])
+def seen(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, impair: str
+) -> Seen:
     folder = tmp_path_factory.mktemp("seen")
     files = [
         tuple(folder / f"{name}{suffix}" for name in MACHINES) for suffix in (".pcap", ".pcapng")
     ]
-    found = Seen((files[0][0], files[0][1]), (files[1][0], files[1][1]))
+    path, marked = request.param[:4], "marks" in request.param
+    found = Seen(marked, (files[0][0], files[0][1]), (files[1][0], files[1][1]))
     with ExitStack() as stack:
         pair = stack.enter_context(machines(2))
         for machine in pair:
             _segment_before_the_cable(machine)
-        wire = stack.enter_context(wired(pair, users.ourselves(), ipv6=request.param == "IPv6"))
+        wire = stack.enter_context(wired(pair, users.ourselves(), ipv6=path == "IPv6"))
+        if marked:
+            stack.enter_context(impaired(impair, *pair, MARKS, seed=SEED))
         with ExitStack() as captures:
             for end in (0, 1):
                 captures.enter_context(capture.at_cable(pair[end], pair[1 - end], found.cable[end]))
@@ -106,6 +119,11 @@ def _segment_before_the_cable(machine: Namespace) -> None:
     """One frame is one packet, where tcpdump looks."""
     features = ("tx-udp-segmentation", "off", "gro", "off")
     machine.must(needs("ethtool", "ethtool"), "-K", "eth0", *features)
+
+
+def is_late(opcode: int, said: dict[str, list[str]]) -> bool:
+    """Tells whether it is a CNP for a QP that was gone, which is all that our capture remarks."""
+    return opcode == CNP and said["_ws.expert.message"] == [LATE]
 
 
 def _is_of_a_probe(packet: bytes) -> bool:
@@ -148,6 +166,7 @@ def test_all_kinds_of_requests_and_answers_are_there_and_all_icrcs_are_right(see
             assert set(headers.icrc_state.tolist()) == {Icrc.RIGHT}
             opcodes |= {NAMES[opcode] for opcode in headers.opcode.tolist()}
     assert opcodes >= EXPECTED
+    assert ("CNP" in opcodes) == seen.marked
 
 
 def test_scapys_own_layers_compute_the_same_icrcs(seen: Seen) -> None:
@@ -161,7 +180,8 @@ def test_tshark_finds_nothing_malformed_and_reads_the_fields_that_our_layers_rea
     compared: set[str] = set()
     for file in (seen.cable[0], seen.fabric[1]):  # the others have the same packets
         for packet, said in both(file):
-            assert not [name for name in said if name.startswith("_ws.")], (packet, said)
+            remarks = {name for name in said if name.startswith("_ws.")}
+            assert not remarks or is_late(packet[BTH].opcode, said), (packet, said)
             compared |= compare(packet, said)
     assert {"infiniband.aeth.syndrome", "infiniband.reth.va", "infiniband.ieth"} <= compared
     assert {"infiniband.cm.req.startpsn", "infiniband.cm.rep.localqpn"} <= compared
@@ -171,8 +191,10 @@ def test_tshark_with_our_dissector_finds_nothing_malformed_either(
     seen: Seen, tmp_path: Path
 ) -> None:
     """Each packet of each file has a PSN, and tshark remarks nothing."""
-    wanted = ["-T", "fields", "-e", "infiniband.bth.psn", "-e", "_ws.expert.message"]
+    fields = ("infiniband.bth.psn", "_ws.expert.message")
+    wanted = ["-T", "fields", *(word for field in fields for word in ("-e", field))]
+    late = {f"0\t{LATE}"} if seen.marked else set()  # a CNP, whose PSN is 0
     for file in seen.all:
         rows = lua_tshark(tmp_path, file, *wanted, *tshark.without_guessers()).splitlines()
         assert len(rows) == len(capture.frames(file))
-        assert [row for row in rows if not row.strip().isdecimal()] == []
+        assert [row for row in rows if not row.strip().isdecimal() and row not in late] == []

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from nupa.fabric.wires.entry import COUNTERS
 from tests.common.impair import Impairment, impaired
 from tests.wire import numbered
 from tests.wire.lab import Wired
@@ -40,12 +42,18 @@ class Run:
     count: int  #: of operations
     seen: dict[str, Any]  #: by the server
     hit: dict[str, int]  #: packets, by what was done to them
-    counted: dict[str, int]  #: by both ends of the wire
+    server: Counter[str]  #: counters of its end of the wire
+    client: Counter[str]
+
+    @property
+    def counted(self) -> Counter[str]:
+        """Returns the counters of both ends."""
+        return self.server + self.client
 
 
-def counters(wire: Wired) -> dict[str, int]:
+def counters(wire: Wired) -> list[Counter[str]]:
     ends = [wire.side(end).wire() for end in (0, 1)]
-    return {name: ends[0][name] + ends[1][name] for name, at in ends[0].items() if type(at) is int}
+    return [Counter({name: end[name] for name in COUNTERS}) for end in ends]
 
 
 def run_numbered(wire: Wired, impair: str, kind: str, name: str) -> Run:
@@ -59,7 +67,7 @@ def run_numbered(wire: Wired, impair: str, kind: str, name: str) -> Run:
         count,
         json.loads(result.server.stdout.splitlines()[-1]),
         hit,
-        {counter: after[counter] - value for counter, value in before.items()},
+        *(new - old for new, old in zip(after, before, strict=True)),
     )
 
 
@@ -78,6 +86,9 @@ def test_reliable_operations_are_executed_once_in_order(
     if IMPAIRMENTS[name].loss:
         assert run.hit["lost"] > 0
         assert run.counted["retransmitted"] > 0
+    if IMPAIRMENTS[name].mark:
+        assert run.server["cnp_sent"] > 0
+        assert run.client["cnp_handled"] > 0
 
 
 @pytest.mark.parametrize("name", IMPAIRMENTS)
@@ -110,3 +121,5 @@ def expect_counters(run: Run) -> None:
         assert counted[wrong] <= hit["corrupted"]
     assert counted["ecn_marked"] <= hit["marked"]
     assert (counted["ecn_marked"] > 0) == (hit["marked"] > 0)
+    assert counted["cnp_sent"] <= counted["ecn_marked"]
+    assert counted["cnp_handled"] <= counted["cnp_sent"] + hit["duplicated"]
