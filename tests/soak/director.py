@@ -234,7 +234,7 @@ class Director:
         self.figures.statuses[DEATH_STATUSES.get(status, str(status))] += 1
         ended = partner.worker.ended_by
         if not ended and self._is_excused(link, status):
-            self._drop(link)
+            self._lose_way(link)
         elif not ended or status not in DEATH_STATUSES:
             self._fail(
                 f"link {link.number}: {end.worker.name} got status {status}; its partner "
@@ -247,12 +247,22 @@ class Director:
             and ended in ("kill", "exit now")
             and end.worker.ran_since(partner.worker.ended_ns)
             and waited_ns < partner.worker.ended_ns
+            and self._is_timed(link, partner.worker.ended_ns)
         ):
             self.figures.notices_ms.append((ns - partner.worker.ended_ns) / 1e6)
 
     def _is_excused(self, link: Link, status: int) -> bool:
         """Tells whether an end may fail so while its partner lives."""
         return status == LOST and self._may_lose(link)
+
+    def _lose_way(self, link: Link) -> None:
+        """Goes on after an end was excused."""
+        self._drop(link)
+
+    def _is_timed(self, link: Link, since_ns: int) -> bool:
+        """Tells whether nothing but the fabric delays the news of a death since then."""
+        del link, since_ns
+        return True
 
     # --- what workers say ---------------------------------------------------------------------
 
@@ -362,26 +372,29 @@ class Director:
     # --- who hangs ----------------------------------------------------------------------------
 
     def _look(self, now_ns: int) -> None:
+        limit_ns = HUNG_NS + self._grace_ns()
         for worker in list(self._workers.values()):
             alive_ns = max(worker.board.heartbeat_ns, worker.started_ns)
-            if worker.ended_by == "kill":  # the kernel's: machine_stall tells
-                if now_ns - worker.ended_ns > END_NS:
-                    self._hang(f"{worker.name} was killed, and the kernel does not end it", worker)
+            if worker.ended_by:
+                if now_ns - worker.ended_ns > END_NS + self._grace_ns():
+                    self._hang(f"{worker.name} was told to {worker.ended_by}, and is there", worker)
                 continue
-            if worker.ran_since(now_ns - HUNG_NS) and now_ns - alive_ns > HUNG_NS:
+            if worker.ran_since(now_ns - HUNG_NS) and now_ns - alive_ns > limit_ns:
                 self._hang(f"{worker.name} hangs", worker)
         for link in list(self._links.values()):
-            if link.being_killed:
+            if link.being_ended:
                 continue
             workers = [end.worker for end in link.ends if not end.gone]
             if not all(worker.ran_since(now_ns - HUNG_NS) for worker in workers):
                 continue
             if link.death_ns and now_ns - link.death_ns > self._hung_ns():
                 self._hang(f"{self._describe(link)} outlives its partner's end", *workers)
-            elif not link.running and now_ns - link.made_ns > HUNG_NS:
+            elif link.dropped:
+                continue  # its workers are looked at, and what they hold in the end
+            elif not link.running and now_ns - link.made_ns > limit_ns:
                 self._hang(f"{self._describe(link)} does not come about", *workers)
-            elif link.running and not link.death_ns and not link.dropped:
-                self._look_at_link(link, now_ns, workers)
+            elif link.running and not link.death_ns:
+                self._look_at_link(link, now_ns, workers, limit_ns)
 
     def _describe(self, link: Link) -> str:
         ends = ", ".join(
@@ -394,17 +407,21 @@ class Director:
 
     def _hung_ns(self) -> int:
         """Returns the limit for a partner of the dead: HUNG_NS besides the kernel's own time."""
-        return HUNG_NS + int(max(self.figures.stalls_ms, default=0) * 1e6)
+        return HUNG_NS + self._grace_ns() + int(max(self.figures.stalls_ms, default=0) * 1e6)
 
-    def _look_at_link(self, link: Link, now_ns: int, workers: list[Worker]) -> None:
+    def _grace_ns(self) -> int:
+        """Returns for how long workers had to wait for what we did."""
+        return 0
+
+    def _look_at_link(self, link: Link, now_ns: int, workers: list[Worker], limit_ns: int) -> None:
         progress = sum(
             end.worker.board.progress().get(end.id, 0) for end in link.ends if not end.gone
         )
         if progress != link.progress:
             link.progress, link.progress_ns = progress, now_ns
-        elif now_ns - link.progress_ns > HUNG_NS and self._may_lose(link):
+        elif now_ns - link.progress_ns > limit_ns and self._may_lose(link):
             self._drop(link)  # the last messages of its window
-        elif now_ns - link.progress_ns > HUNG_NS:
+        elif now_ns - link.progress_ns > limit_ns:
             self._hang(f"{self._describe(link)} makes no progress", *workers)
 
     def _may_lose(self, link: Link) -> bool:

@@ -44,9 +44,9 @@ class Link:
         return self.service != "UC"
 
     @property
-    def being_killed(self) -> bool:
-        """Whether the kernel has yet to end a process of it that was killed."""
-        return any(end.worker.ended_by == "kill" for end in self.ends if not end.gone)
+    def being_ended(self) -> bool:
+        """Whether a process of it was told to end, and has yet to: it says no more of the link."""
+        return any(end.worker.ended_by for end in self.ends if not end.gone)
 
 
 @dataclass

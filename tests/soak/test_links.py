@@ -28,10 +28,11 @@ def link_of(*ends: tuple[str, bool]) -> Link:
         ((("kill", True), ("", False)), False),  # the one that lives has to notice
         ((("kill", False), ("", False)), True),
         ((("kill", True), ("kill", False)), True),
-        ((("kill", True), ("exit", False)), False),
+        ((("kill", True), ("exit", False)), True),
+        ((("", False), ("finish", False)), True),
     ],
 )
-def test_a_link_waits_for_the_kernel_while_it_ends_a_killed_process(
+def test_a_link_waits_while_a_process_of_it_ends(
     ends: tuple[tuple[str, bool], tuple[str, bool]], waits: bool
 ) -> None:
-    assert link_of(*ends).being_killed is waits
+    assert link_of(*ends).being_ended is waits

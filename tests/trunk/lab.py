@@ -127,11 +127,17 @@ class Cluster:
 
     def nupa(self, *arguments: str, deadline_s: float = DEADLINE_S) -> ProgramOutcome:
         """Runs `nupa` outside of all machines, with ssh's stand-in."""
-        env = {"NUPA_TRUNK_SSH": self.ssh, "NUPA_DIR": str(self.file.parent)}
-        return run([*NUPA, *arguments], env=env, deadline_s=deadline_s)
+        return run([*NUPA, *arguments], env=self.env, deadline_s=deadline_s)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"NUPA_TRUNK_SSH": self.ssh, "NUPA_DIR": str(self.file.parent)}
+
+    def up_words(self) -> list[str]:
+        return ["trunk", "up", str(self.file)]
 
     def up(self, *options: str) -> ProgramOutcome:
-        return self.nupa("trunk", "up", str(self.file), *options)
+        return self.nupa(*self.up_words(), *options)
 
     def down(self, *options: str) -> ProgramOutcome:
         return self.nupa("trunk", "down", str(self.file), *options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`python -m tests.trunk`: checked traffic between machines while processes die.
+"""`python -m tests.trunk`: checked traffic between machines while processes and trunks die.
 
 The workers are those of tests/soak; two thirds of their connections cross the trunk.
 """
@@ -16,29 +16,31 @@ from pathlib import Path
 from tests.soak.command import say
 from tests.soak.crew import Place, build, environment
 from tests.soak.director import Director
-from tests.soak.soak import NOTICE_LIMIT_MS, Report, conduct
+from tests.soak.soak import Report, conduct
+from tests.trunk.director import TrunkDirector
 from tests.trunk.lab import NAME, Cluster, Machine, cluster
 
 _MACHINES = 3
 _HOSTS = 9
 
 
-class TrunkDirector(Director):
-    """XRC does not cross machines, and bulk to other machines goes by relay alone."""
-
-    services = {"UC": 25, "RC": 75}  # noqa: RUF012
-    movers = (None,)
-    spared = _MACHINES
-
-
 #: A death is told to a trunk, by it to another, and by that to a process: each waits for a CPU.
 _HOPS = 3
+
+
+class TrunkReport(Report):
+    """The report of a soak of trunks."""
+
+    @property
+    def limit_ms(self) -> float:
+        return _HOPS * super().limit_ms
 
 
 def run_trunk_soak(
     *, seconds: float, seed: int, workers: int, links: int, say: Callable[[str], None] = say
 ) -> Report:
-    """Checked traffic in one fabric on three machines, while processes die."""
+    """Checked traffic in one fabric on three machines, while processes and trunks die and cables
+    are pulled."""
     replay = (
         f"python -m tests.trunk --seed {seed} --seconds {seconds:g} --workers {workers} "
         f"--links {links}"
@@ -51,6 +53,7 @@ def run_trunk_soak(
         with cluster(folder, _MACHINES, hosts=_HOSTS) as lab:
             lab.up().check()
             director = TrunkDirector(
+                lab,
                 [place for machine in lab.machines for place in _places(machine)],
                 program,
                 seed=seed,
@@ -64,7 +67,7 @@ def run_trunk_soak(
         shutil.rmtree(folder)
     if found.failures:
         say(f"again: {replay}")
-    return Report(replay, time.monotonic() - start, found, _HOPS * NOTICE_LIMIT_MS)
+    return TrunkReport(replay, time.monotonic() - start, found)
 
 
 def _places(machine: Machine) -> list[Place]:

@@ -8,12 +8,13 @@ import secrets
 import pytest
 
 from tests.programs.needs import needs
+from tests.trunk.director import OUTAGES
 from tests.trunk.soak import run_trunk_soak
 
 
 @pytest.mark.alone
 @pytest.mark.timeout(300)
-def test_processes_that_die_harm_none_on_other_machines(
+def test_processes_trunks_and_cables_that_go_harm_no_other_program(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     needs("gcc", "gcc")
@@ -26,4 +27,5 @@ def test_processes_that_die_harm_none_on_other_machines(
     assert report.good, "\n".join([*lines, report.text()])
     assert report.found.operations > 500
     assert report.found.strikes["kill"] > 10
+    assert sum(report.found.strikes[name] for name in OUTAGES) > 0
     assert report.found.dials > 5
