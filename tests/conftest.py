@@ -54,6 +54,7 @@ SLOW = (
     "soak/",
     "suites/",
     "trunk/test_deaths.py",
+    "trunk/test_devices.py",
     "trunk/test_programs.py",
     "unit/cxl/fm/test_soak.py",
     "unit/measure/test_command.py",

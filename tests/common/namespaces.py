@@ -5,8 +5,9 @@
         left.must("ping", "-c", "1", right.ipv4)
         left.cable(plugged=False)
 
-Each has eth0 with 192.0.2.N and 2001:db8::N, N from 1, a /sys and a host name of its own.  No root
-is needed where user namespaces are allowed.  All that runs in them ends with the block.
+Each has eth0 with 192.0.2.N and 2001:db8::N, N from 1, a /sys and a host name of its own.  With a
+second cable each, to another bridge, it has eth1 with 198.51.100.N.  No root is needed where user
+namespaces are allowed.  All that runs in them ends with the block.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DEADLINE_S = 40.0
 _HOLD = ("sh", "-c", "mount -t sysfs sysfs /sys && hostname $0 && exec sleep 3600")
 _HOLDER = "sleep"
 _TICK_S = 0.01
-_BRIDGE = "bridge0"
+_NETWORKS = ("192.0.2", "198.51.100")  #: of each cable
 ETHERNET_MTU_BYTES = 1500
 
 
@@ -45,7 +46,7 @@ class Namespace:
 
     @property
     def ipv4(self) -> str:
-        return f"192.0.2.{self.number}"
+        return f"{_NETWORKS[0]}.{self.number}"
 
     @property
     def ipv6(self) -> str:
@@ -53,8 +54,11 @@ class Namespace:
 
     @property
     def link(self) -> str:
-        """Returns the bridge's end of its cable, in the hub."""
-        return f"cable{self.number}"
+        """Returns the bridge's end of its first cable, in the hub."""
+        return self.link_of(0)
+
+    def link_of(self, cable: int) -> str:
+        return f"cable{self.number}.{cable}"
 
     def argv(self, *command: str) -> list[str]:
         """Returns the command line that runs *command* in it."""
@@ -77,9 +81,9 @@ class Namespace:
         """Runs a command that must succeed; returns its standard output."""
         return self.run(*command, env=env).check().stdout
 
-    def cable(self, *, plugged: bool) -> None:
-        """Plugs its cable in or out, at the bridge; eth0 loses its carrier."""
-        command = ["ip", "link", "set", self.link, "up" if plugged else "down"]
+    def cable(self, at: int = 0, *, plugged: bool) -> None:
+        """Plugs a cable in or out, at the bridge; eth0, or eth1, loses its carrier."""
+        command = ["ip", "link", "set", self.link_of(at), "up" if plugged else "down"]
         run(self.hub_argv(*command), deadline_s=DEADLINE_S).check()
 
     def processes(self) -> list[Process]:
@@ -101,7 +105,9 @@ class Namespace:
 
 
 @contextmanager
-def machines(count: int, *, mtu_bytes: int = ETHERNET_MTU_BYTES) -> Iterator[tuple[Namespace, ...]]:
+def machines(
+    count: int, *, mtu_bytes: int = ETHERNET_MTU_BYTES, cables: int = 1
+) -> Iterator[tuple[Namespace, ...]]:
     """Makes *count* machines; skips where no network namespace can be made."""
     ip = needs("ip", "iproute2")
     with ExitStack() as stack:
@@ -116,15 +122,10 @@ def machines(count: int, *, mtu_bytes: int = ETHERNET_MTU_BYTES) -> Iterator[tup
         )
         for holder in holders:
             _await_exec(holder)
-        at_hub = [
-            [ip, "link", "add", _BRIDGE, "type", "bridge"],
-            [ip, "link", "set", _BRIDGE, "up"],
-        ]
-        for each in made:
-            at_hub += _cable(ip, each, mtu_bytes)
-        _run_all(_enter(hub.pid), at_hub)
-        for each in made:
-            _run_all(_enter(each.holder.pid), _addresses(ip, each))
+        for cable in range(cables):
+            _run_all(_enter(hub.pid), _bridge(ip, made, cable, mtu_bytes))
+            for each in made:
+                _run_all(_enter(each.holder.pid), _addresses(ip, each, cable))
         try:
             yield made
         finally:
@@ -132,22 +133,31 @@ def machines(count: int, *, mtu_bytes: int = ETHERNET_MTU_BYTES) -> Iterator[tup
                 each.kill_all()
 
 
-def _cable(ip: str, each: Namespace, mtu_bytes: int) -> list[list[str]]:
-    mtu = ["mtu", str(mtu_bytes)]
-    there = ["peer", "name", "eth0", *mtu, "netns", str(each.holder.pid)]
-    return [
-        [ip, "link", "add", each.link, *mtu, "type", "veth", *there],
-        [ip, "link", "set", each.link, "master", _BRIDGE, "up"],
+def _bridge(ip: str, made: Sequence[Namespace], cable: int, mtu_bytes: int) -> list[list[str]]:
+    bridge, mtu = f"bridge{cable}", ["mtu", str(mtu_bytes)]
+    commands = [
+        [ip, "link", "add", bridge, "type", "bridge"],
+        [ip, "link", "set", bridge, "up"],
     ]
+    for each in made:
+        link = each.link_of(cable)
+        there = ["peer", "name", f"eth{cable}", *mtu, "netns", str(each.holder.pid)]
+        commands += [
+            [ip, "link", "add", link, *mtu, "type", "veth", *there],
+            [ip, "link", "set", link, "master", bridge, "up"],
+        ]
+    return commands
 
 
-def _addresses(ip: str, each: Namespace) -> list[list[str]]:
-    return [
-        [ip, "link", "set", "lo", "up"],
-        [ip, "addr", "add", f"{each.ipv4}/24", "dev", "eth0"],
-        [ip, "addr", "add", f"{each.ipv6}/64", "dev", "eth0", "nodad"],
-        [ip, "link", "set", "eth0", "up"],
-    ]
+def _addresses(ip: str, each: Namespace, cable: int) -> list[list[str]]:
+    device = f"eth{cable}"
+    found = [[ip, "addr", "add", f"{_NETWORKS[cable]}.{each.number}/24", "dev", device]]
+    if cable == 0:
+        found += [
+            [ip, "link", "set", "lo", "up"],
+            [ip, "addr", "add", f"{each.ipv6}/64", "dev", device, "nodad"],
+        ]
+    return [*found, [ip, "link", "set", device, "up"]]
 
 
 def _run_all(prefix: Sequence[str], commands: Sequence[Sequence[str]]) -> None:

@@ -231,9 +231,11 @@ def topology(hosts: int) -> str:
 
 
 @contextmanager
-def cluster(folder: Path, count: int = 2, *, hosts: int = 4, trunk: str = "") -> Iterator[Cluster]:
+def cluster(
+    folder: Path, count: int = 2, *, hosts: int = 4, trunk: str = "", cables: int = 1
+) -> Iterator[Cluster]:
     """Makes machines and their file, with nothing up; what is left at the end is an error."""
-    with machines(count) as spaces:
+    with machines(count, cables=cables) as spaces:
         made = tuple(
             Machine(name, space, Path(tempfile.mkdtemp(prefix="nupa-test-", dir="/dev/shm")))
             for name, space in zip(NAMES, spaces, strict=False)

@@ -646,7 +646,39 @@ static int say(struct ucx *ucx, nupa_ucs_status status, const char *what, char *
 			    ucx->api.ucs_status_string(status));
 }
 
-/* UCX_TLS is the user's; without it TCP alone. */
+/* Variables are the user's. */
+static void prefer(const struct ucx *ucx, void *config, const char *name, const char *value)
+{
+	char variable[64];
+
+	snprintf(variable, sizeof(variable), "UCX_%s", name);
+	if (!getenv(variable))
+		(void)ucx->api.ucp_config_modify(config, name, value);
+}
+
+/* Two machines do not meet if UCX numbers their devices differently.  Before 1.16 it follows
+ * readdir(3), which differs among machines, and later their names.  Hence a connection by TCP has
+ * several devices only where they are named, else that of its address. */
+static void choose_devices(const struct ucx *ucx, void *config)
+{
+	const char *names = getenv("UCX_NET_DEVICES"), *transports = getenv("UCX_TLS");
+	unsigned int major, minor, release, devices = 1;
+	char rails[16];
+
+	for (; names && *names; names++)
+		devices += *names == ',';
+	ucx->api.ucp_get_version(&major, &minor, &release);
+	if (major == 1 && minor < 16)
+		devices = 1;
+	if (!transports || strcmp(transports, "tcp") == 0)
+		prefer(ucx, config, "CM_USE_ALL_DEVICES", devices > 1 ? "y" : "n");
+	if (devices == 1)
+		return;
+	snprintf(rails, sizeof(rails), "%u", devices);
+	prefer(ucx, config, "MAX_EAGER_RAILS", rails);
+	prefer(ucx, config, "MAX_RNDV_RAILS", rails);
+}
+
 static int make_context(struct ucx *ucx, char *why, size_t why_bytes)
 {
 	const struct nupa_ucp_params params = {
@@ -660,8 +692,8 @@ static int make_context(struct ucx *ucx, char *why, size_t why_bytes)
 	status = ucx->api.ucp_config_read(NULL, NULL, &config);
 	if (status != NUPA_UCS_OK)
 		return say(ucx, status, "its configuration cannot be read", why, why_bytes);
-	if (!getenv("UCX_TLS"))
-		(void)ucx->api.ucp_config_modify(config, "TLS", "tcp");
+	prefer(ucx, config, "TLS", "tcp");
+	choose_devices(ucx, config);
 	status = ucx->api.ucp_init_version(NUPA_UCP_API_MAJOR, NUPA_UCP_API_MINOR, &params, config,
 					   &ucx->context);
 	ucx->api.ucp_config_release(config);
