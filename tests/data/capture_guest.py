@@ -116,10 +116,11 @@ class Guest:
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.settimeout(TIMEOUT_S)
             monitor.connect(str(self.monitor_path))
-            lines = monitor.makefile("rw")
+            lines = monitor.makefile("rwb")
 
             def ask(execute: str, **arguments: str) -> str:
-                lines.write(json.dumps({"execute": execute, "arguments": arguments}) + "\n")
+                asked = json.dumps({"execute": execute, "arguments": arguments})
+                lines.write(asked.encode() + b"\n")
                 lines.flush()
                 for line in lines:
                     answer = json.loads(line)

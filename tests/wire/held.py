@@ -30,7 +30,7 @@ _ACCESS = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE
 
 
 class End:
-    def __init__(self, talk: IO[str], gids: list[int], mtu_bytes: int) -> None:
+    def __init__(self, talk: IO[bytes], gids: list[int], mtu_bytes: int) -> None:
         self.mtu_bytes = mtu_bytes
         pd = PD(Context(name="nupa_rdma0"))
         self.cq = CQ(pd.ctx, 16)
@@ -60,8 +60,9 @@ class End:
         print(f"large: {status}, small: {self.write(self.qps[0], _SMALL_BYTES)}", flush=True)
 
 
-def _exchange(talk: IO[str], words: Any) -> Any:
-    talk.write(json.dumps(words) + "\n")
+# Of bytes: a file of text forgets what it has read ahead when it is written to.
+def _exchange(talk: IO[bytes], words: Any) -> Any:
+    talk.write(json.dumps(words).encode() + b"\n")
     talk.flush()
     return json.loads(talk.readline())
 
@@ -81,7 +82,7 @@ def main() -> None:
     else:
         connection = socket.create_connection((args.address, args.port), _DEADLINE_S)
         connection.settimeout(None)
-    with connection, connection.makefile("rw") as talk:
+    with connection, connection.makefile("rwb") as talk:
         end = End(talk, args.gids, args.mtu)
         for qp in end.qps:
             assert end.write(qp, _SMALL_BYTES) == e.IBV_WC_SUCCESS

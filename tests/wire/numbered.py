@@ -220,8 +220,8 @@ class Client:
             assert self.end.mr.read(len(wanted), at) == wanted, f"operation {number}"
 
 
-def _exchange(control: IO[str], words: Any) -> Any:
-    control.write(json.dumps(words) + "\n")
+def _exchange(control: IO[bytes], words: Any) -> Any:
+    control.write(json.dumps(words).encode() + b"\n")
     control.flush()
     return json.loads(control.readline())
 
@@ -230,12 +230,12 @@ def serve(args: argparse.Namespace) -> None:
     with socket.create_server(("", args.port)) as listener:
         sock, _ = listener.accept()
     server = Server(args.kind, args.count)
-    with sock, sock.makefile("rw") as control:
+    with sock, sock.makefile("rwb") as control:
         peer = _exchange(control, server.end.card())
         server.end.connect(peer)
         for room in range(RECEIVES):
             server.post(room)
-        control.write('"ready"\n')
+        control.write(b'"ready"\n')
         control.flush()
         server.serve(sock)
     print(json.dumps(server.seen()))
@@ -245,12 +245,12 @@ def ask(args: argparse.Namespace) -> None:
     client = Client(args.kind, args.count)
     with (
         socket.create_connection((args.address, args.port), DEADLINE_S) as sock,
-        sock.makefile("rw") as control,
+        sock.makefile("rwb") as control,
     ):
         client.end.connect(_exchange(control, client.end.card()))
         assert json.loads(control.readline()) == "ready"
         client.run()
-        control.write('"done"\n')
+        control.write(b'"done"\n')
         control.flush()
         assert not control.readline()
 

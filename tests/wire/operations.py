@@ -32,7 +32,7 @@ _ATOMICS = (e.IBV_WR_ATOMIC_FETCH_AND_ADD, e.IBV_WR_ATOMIC_CMP_AND_SWP)
 class End:
     """A connected QP, and lines of JSON that both ends say to each other."""
 
-    def __init__(self, talk: IO[str]) -> None:
+    def __init__(self, talk: IO[bytes]) -> None:
         self.talk = talk
         self.pd = PD(Context(name="nupa_rdma0"))
         self.cq = CQ(self.pd.ctx, 100)
@@ -46,7 +46,7 @@ class End:
         connect_to(self.qp, partner, gid_index=_GID_INDEX, mtu=e.IBV_MTU_1024)
 
     def say(self, **words: Any) -> None:
-        self.talk.write(json.dumps(words) + "\n")
+        self.talk.write(json.dumps(words).encode() + b"\n")
         self.talk.flush()
 
     def heard(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def main(role: str, host: str, port: str) -> None:
             connection, _ = listener.accept()
     else:
         connection = socket.create_connection(where)
-    with connection, connection.makefile("rw") as talk:
+    with connection, connection.makefile("rwb") as talk:
         end = End(talk)
         for turn in (ask, obey) if role == "serve" else (obey, ask):
             turn(end)
