@@ -153,8 +153,8 @@ static void *port_thread(void *arg)
 		if (engine->looks)
 			nupa_engine_look(engine, engine->now_ns());
 		handled = nupa_engine_progress(engine);
-		nupa_engine_unlock(engine);
 		now_ns = engine->now_ns();
+		nupa_engine_unlock(engine);
 		if (unlikely(nupa_load_relaxed(&engine->held_back))) {
 			/* Give the program the core. */
 			futex_wait(engine->bell, 0, HELD_BACK_POLL_NS);
