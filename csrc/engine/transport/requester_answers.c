@@ -84,11 +84,12 @@ static void rewind_from(struct nupa_qp *qp, uint64_t index, uint32_t psn)
 	uint64_t end = begun_end(&qp->sq);
 	struct nupa_wqe *first = nupa_sq_wqe(&qp->sq, index);
 	uint32_t offset = part_offset(first, psn);
+	const bool wired = qp->channel && qp->channel->wired;
 
-	if (unlikely(qp->channel && qp->channel->wired))
+	if (unlikely(wired))
 		nupa_flight_rewind(qp);
 	qp->next_psn = offset ? psn : first->first_psn;
-	if (unlikely(qp->channel && qp->channel->wired) && first->opcode == IBV_WR_RDMA_READ)
+	if (unlikely(wired) && first->opcode == IBV_WR_RDMA_READ)
 		qp->next_psn =
 		    nupa_psn_add(qp->next_psn, first->moved_bytes / nupa_qp_mtu_bytes(qp));
 	for (uint64_t i = index; i != end; i++) {
@@ -97,7 +98,8 @@ static void rewind_from(struct nupa_qp *qp, uint64_t index, uint32_t psn)
 		if (wqe->state == NUPA_WQE_SENT && nupa_is_response_op(wqe->opcode))
 			qp->reads_outstanding--;
 		wqe->state = NUPA_WQE_POSTED;
-		if (wqe->opcode != IBV_WR_RDMA_READ)
+		/* By a wire the PSNs of a READ's data follow those of what goes before it. */
+		if (wqe->opcode != IBV_WR_RDMA_READ || (wired && i != index))
 			wqe->moved_bytes = 0;
 	}
 	if (offset)
