@@ -18,9 +18,9 @@ VERSION = 1
 EVENTS = 100
 #: Keys of Fabric.show() that are lists, and empty in a snapshot without a fabric.
 _LISTS = (
-    *("hosts", "ports", "wires", "movers", "listeners", "regions", "faults", "tenants"),
-    "partitions",
-    *("accelerators", "devices", "qps", "mrs", "pds", "cqs", "srqs", "cm_ids", "contexts"),
+    *("hosts", "ports", "wires", "movers", "listeners", "regions", "faults"),
+    *("tenants", "partitions", "accelerators", "devices"),
+    *("qps", "mrs", "pds", "cqs", "srqs", "cm_ids", "contexts"),
 )
 
 
