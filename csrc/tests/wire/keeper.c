@@ -9,9 +9,11 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -86,6 +88,24 @@ static void welcome(struct keeper *keeper, int fd)
 	nupa_store_release(&keeper->n_joined, keeper->n_joined + 1);
 }
 
+/* A folder of its own: a case that failed leaves its folder, and pids come again. */
+void wired_path(char path[WIRED_PATH_BYTES])
+{
+	char folder[] = "/tmp/nupa-test-wire-XXXXXX";
+
+	CHECK(mkdtemp(folder));
+	snprintf(path, WIRED_PATH_BYTES, "%s/socket", folder);
+}
+
+void wired_path_remove(const char path[WIRED_PATH_BYTES])
+{
+	char folder[WIRED_PATH_BYTES];
+
+	CHECK(unlink(path) == 0 || errno == ENOENT);
+	memcpy(folder, path, sizeof(folder));
+	CHECK_EQ(rmdir(dirname(folder)), 0);
+}
+
 static void *keep(void *arg)
 {
 	struct keeper *keeper = arg;
@@ -117,8 +137,7 @@ void keeper_open(struct keeper *keeper, const char *local, const char *remote,
 	set_gid(keeper->local, local);
 	keeper->engine = nupa_engine_attach(keeper->fabric, WIRE_HOST, why, sizeof(why));
 	CHECK(keeper->engine);
-	snprintf(keeper->path, sizeof(keeper->path), "/tmp/nupa-test-wire.%d.%s", (int)getpid(),
-		 local);
+	wired_path(keeper->path);
 	memcpy(address.sun_path, keeper->path, sizeof(address.sun_path));
 	keeper->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	CHECK(keeper->listener >= 0);
@@ -146,7 +165,7 @@ void keeper_close(struct keeper *keeper)
 		close(keeper->joined[--keeper->n_joined]);
 	close(keeper->wake);
 	close(keeper->listener);
-	CHECK_EQ(unlink(keeper->path), 0);
+	wired_path_remove(keeper->path);
 	nupa_engine_detach(keeper->engine);
 	nupa_fabric_put(keeper->fabric);
 }

@@ -11,6 +11,7 @@
 
 #define WIRE_HOST 1u /* of test_fabric */
 #define KEEPER_JOINS_MAX 8u
+#define WIRED_PATH_BYTES 108u /* sun_path of unix(7) */
 
 struct keeper {
 	struct nupa_fabric *fabric;
@@ -21,7 +22,7 @@ struct keeper {
 	int listener, wake;
 	int joined[KEEPER_JOINS_MAX];
 	uint32_t n_joined;
-	char path[108];
+	char path[WIRED_PATH_BYTES];
 	pthread_t thread;
 };
 
@@ -53,6 +54,10 @@ void keeper_close(struct keeper *keeper);
 struct nupa_wire_info keeper_info(const struct keeper *keeper);
 /* An address of loopback that no other test has at this time: pids have 22 bits. */
 void wired_address(char address[INET_ADDRSTRLEN], uint32_t side);
+
+/* A socket's name, in a new folder that wired_path_remove() deletes. */
+void wired_path(char path[WIRED_PATH_BYTES]);
+void wired_path_remove(const char path[WIRED_PATH_BYTES]);
 /* The fabrics, and an end on host 0 of each. */
 void wired_open(struct wired *wired, const struct end_options *options, uint32_t mtu_bytes);
 /* The same with this network in between. */

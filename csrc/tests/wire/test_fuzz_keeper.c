@@ -235,8 +235,7 @@ static void open_stage(struct stage *stage)
 	memcpy(&stage->to.sin_addr, stage->local + 12, 4);
 	memcpy(&from.sin_addr, stage->remote + 12, 4);
 	stage->path.sun_family = AF_UNIX;
-	snprintf(stage->path.sun_path, sizeof(stage->path.sun_path), "/tmp/nupa-fuzz-keeper-%d",
-		 (int)getpid());
+	wired_path(stage->path.sun_path);
 	stage->fabric = test_fabric();
 	stage->end = end_open(stage->fabric, &end_defaults);
 	stage->keeper = nupa_keeper_open(stage->fabric, stage->local, why, sizeof(why));
@@ -264,6 +263,7 @@ static void close_stage(struct stage *stage)
 	close(stage->far);
 	nupa_keeper_close(stage->keeper);
 	CHECK(access(stage->path.sun_path, F_OK) != 0);
+	wired_path_remove(stage->path.sun_path);
 	end_close(stage->end);
 	nupa_fabric_put(stage->fabric);
 }
