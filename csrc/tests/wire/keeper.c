@@ -20,12 +20,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Of RC (IBTA 9.2). */
-#define BTH_READ_RESPONSE 0x0d
-#define BTH_ACK 0x11
-#define BTH_ATOMIC_ACK 0x12
-#define BTH_ACKREQ 0x80
-
 /* The GID of an address of either family. */
 static void set_gid(uint8_t gid[16], const char *address)
 {
@@ -220,6 +214,7 @@ static void carry(struct lossy *lossy, uint32_t from, uint8_t *held, size_t *hel
 	const int to = lossy->keepers[!from]->joined[0];
 
 	if (n <= 0 || draws(lossy, lossy->lose) ||
+	    (lossy->loses && lossy->loses(lossy, bytes + sizeof(*envelope))) ||
 	    (lossy->frugal && is_unasked(lossy, from, bytes + sizeof(*envelope))))
 		return;
 	envelope->flags |= NUPA_WIRE_IDENTIFIED;

@@ -11,6 +11,13 @@
 
 #define WIRE_HOST 1u /* of test_fabric */
 #define KEEPER_JOINS_MAX 8u
+/* Of RC (IBTA 9.2). */
+#define BTH_WRITE_ONLY_IMM 0x0b
+#define BTH_READ_RESPONSE 0x0d
+#define BTH_READ_RESPONSE_LAST 0x0f
+#define BTH_ACK 0x11
+#define BTH_ATOMIC_ACK 0x12
+#define BTH_ACKREQ 0x80
 #define WIRED_PATH_BYTES 108u /* sun_path of unix(7) */
 
 struct keeper {
@@ -36,8 +43,10 @@ struct wired {
  * delays behind the next one, and changes. */
 struct lossy {
 	uint32_t lose, repeat, delay, change;
-	bool frugal;     /* acknowledgements that nothing has asked for are lost */
-	uint64_t random; /* its state */
+	bool frugal; /* acknowledgements that nothing has asked for are lost */
+	bool (*loses)(struct lossy *lossy, const uint8_t *bth); /* these, too */
+	uint32_t n_marks;                                       /* of it */
+	uint64_t random;                                        /* its state */
 	struct lossy_way {
 		uint32_t next_psn, asked_psn;
 		bool begun, asked;

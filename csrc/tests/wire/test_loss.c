@@ -126,3 +126,36 @@ TEST(what_gets_lost_and_is_acknowledged_only_if_it_asks)
 
 	mix(&lossy, 256);
 }
+
+/* Between a WRITE with an immediate and its repetition: acknowledgements, and a READ's end. */
+static bool loses_an_end(struct lossy *lossy, const uint8_t *bth)
+{
+	lossy->n_marks += bth[0] == BTH_WRITE_ONLY_IMM;
+	return lossy->n_marks == 1 && (bth[0] == BTH_ACK || bth[0] == BTH_READ_RESPONSE_LAST);
+}
+
+/* The READ has got most of its data when the WRITE before it goes again.  It keeps its PSNs, and so
+ * do the WRITEs behind it: with less, they would be taken for executed. */
+TEST(a_read_goes_again_with_what_is_before_it)
+{
+	struct lossy lossy = { .loses = loses_an_end };
+	struct end_options options = end_defaults;
+	struct wired wired;
+
+	options.timeout = 13; /* 34 ms */
+	wired_open_lossy(&wired, &options, 256, &lossy);
+	pattern_fill(wired.end_a->memory, 600, 1);
+	pattern_fill(wired.end_b->memory + REGION, 1000, 2);
+	end_post_recv(wired.end_b, 1, 0, 0);
+	end_start(wired.end_a, IBV_WR_RDMA_WRITE_WITH_IMM, 0, 0, 100);
+	end_start(wired.end_a, IBV_WR_RDMA_READ, 1, REGION, 1000);
+	for (uint32_t i = 1; i < 6; i++)
+		end_start(wired.end_a, IBV_WR_RDMA_WRITE, 1 + i, i * 100, 100);
+	for (uint32_t i = 0; i < 7; i++)
+		cq_expect(wired.end_a->send_cq, i, IBV_WC_SUCCESS);
+	cq_expect(wired.end_b->recv_cq, 1, IBV_WC_SUCCESS);
+	CHECK_PATTERN(wired.end_b->memory, 600, 1);
+	CHECK_PATTERN(wired.end_a->memory + REGION, 1000, 2);
+	wired_close(&wired);
+	CHECK(lossy.n_marks > 1);
+}
