@@ -24,8 +24,7 @@ enum nupa_record_kind {
 	NUPA_RECORD_HEADS,   /* how far the sender's slot has taken from the receiver's ring */
 	NUPA_RECORD_BOUND,   /* a word of a host's table of ports */
 	NUPA_RECORD_PORT,
-	NUPA_RECORD_COUNTS, /* flows and counters of a slot */
-	NUPA_RECORD_FENCE,  /* all before it is to be confirmed */
+	NUPA_RECORD_FENCE, /* all before it is to be confirmed */
 	NUPA_RECORD_FENCED,
 	NUPA_RECORD_PING,
 	NUPA_RECORD_PONG,
