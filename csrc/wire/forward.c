@@ -131,12 +131,10 @@ static void manage(struct nupa_kept *wire, const struct nupa_keeper_packet *pack
 		return;
 	member = find_process(wire, mad, read.payload_bytes, &refuse);
 	nupa_notes_hear(wire, member, (uint16_t)read.pkey, mad, read.payload_bytes);
-	if (member) {
-		pass_on(member, packet);
-		return;
-	}
 	nupa_keeper_trace_came(wire, packet, true);
-	if (refuse && nupa_cm_refuse(mad, read.payload_bytes, answer))
+	if (member)
+		pass_on(member, packet);
+	else if (refuse && nupa_cm_refuse(mad, read.payload_bytes, answer))
 		nupa_keeper_send_mad(wire, (uint16_t)read.pkey, answer, false);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packets that the keeper sends, and those that it takes, for captures (engine/trace).  Packets
- * that it passes on are recorded by the processes that take them. */
+ * Packets that the keeper sends, those that it takes, and those for QP 1, for captures
+ * (engine/trace).  Others that it passes on are recorded by the processes that take them. */
 #include "engine/core/engine.h"
 #include "engine/trace/trace.h"
 #include "wire/keeper_internal.h"

@@ -29,7 +29,8 @@
 #define RECEIVE_BYTES (4 << 20)
 #define PORT_TICK_NS 5000000
 #define PORT_PATIENCE_NS UINT64_C(2000000000)
-#define BURST 64 /* packets that are taken before other files are looked at */
+#define BURST 64      /* packets that are taken before other files are looked at */
+#define LEFT_MAX 4096 /* packets that are taken of a process that has ended */
 
 /* --- sockets ------------------------------------------------------------------------- */
 
@@ -72,6 +73,51 @@ static int make_socket(const struct nupa_keeper *keeper, uint16_t port, bool sha
 		return error;
 	}
 	return fd;
+}
+
+/* --- a packet ------------------------------------------------------------------------ */
+
+static uint8_t class_of(struct msghdr *msg)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		int class;
+
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
+			return *(uint8_t *)CMSG_DATA(c);
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS) {
+			memcpy(&class, CMSG_DATA(c), sizeof(class));
+			return (uint8_t) class;
+		}
+	}
+	return 0;
+}
+
+/* Takes one packet; false: there is none. */
+static bool take(struct nupa_keeper *keeper, int fd)
+{
+	uint8_t bytes[NUPA_WIRE_PACKET_MAX_BYTES];
+	union nupa_keeper_address from;
+	struct iovec piece = { bytes, sizeof(bytes) };
+	_Alignas(struct cmsghdr) uint8_t control[128];
+	struct msghdr msg = { .msg_name = &from,
+			      .msg_namelen = sizeof(from),
+			      .msg_iov = &piece,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
+			      .msg_controllen = sizeof(control) };
+	struct nupa_keeper_packet packet = { .bytes = bytes };
+	const ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT);
+
+	if (n < 0)
+		return errno == EINTR;
+	if (!nupa_keeper_gid(&from, packet.path.src, &packet.path.src_port))
+		return true;
+	packet.n = msg.msg_flags & MSG_TRUNC ? 0 : (uint32_t)n;
+	packet.path.tos = class_of(&msg);
+	packet.path.ttl = 64;
+	memcpy(packet.path.dst, keeper->local, 16);
+	nupa_keeper_forward(keeper, &packet, NULL);
+	return true;
 }
 
 /* --- the group ----------------------------------------------------------------------- */
@@ -158,6 +204,7 @@ static int join(struct nupa_keeper *keeper, struct nupa_member *member,
 	return error ? error : 1;
 }
 
+/* Its socket is one of the group no more.  Packets that the process has not read are ours. */
 static void leave(struct nupa_keeper *keeper, struct nupa_member *member)
 {
 	uint32_t at = 1;
@@ -170,6 +217,8 @@ static void leave(struct nupa_keeper *keeper, struct nupa_member *member)
 		keeper->group[at].member = NULL;
 		(void)nupa_steer(keeper); /* G3 */
 	}
+	for (uint32_t i = 0; i < LEFT_MAX && take(keeper, member->udp); i++)
+		;
 	close(member->udp);
 	member->udp = -1;
 	(void)prune(keeper);
@@ -178,49 +227,6 @@ static void leave(struct nupa_keeper *keeper, struct nupa_member *member)
 }
 
 /* --- receiving ----------------------------------------------------------------------- */
-
-static uint8_t class_of(struct msghdr *msg)
-{
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		int class;
-
-		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
-			return *(uint8_t *)CMSG_DATA(c);
-		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS) {
-			memcpy(&class, CMSG_DATA(c), sizeof(class));
-			return (uint8_t) class;
-		}
-	}
-	return 0;
-}
-
-/* Takes one packet; false: there is none. */
-static bool take(struct nupa_keeper *keeper, int fd)
-{
-	uint8_t bytes[NUPA_WIRE_PACKET_MAX_BYTES];
-	union nupa_keeper_address from;
-	struct iovec piece = { bytes, sizeof(bytes) };
-	_Alignas(struct cmsghdr) uint8_t control[128];
-	struct msghdr msg = { .msg_name = &from,
-			      .msg_namelen = sizeof(from),
-			      .msg_iov = &piece,
-			      .msg_iovlen = 1,
-			      .msg_control = control,
-			      .msg_controllen = sizeof(control) };
-	struct nupa_keeper_packet packet = { .bytes = bytes };
-	const ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT);
-
-	if (n < 0)
-		return errno == EINTR;
-	if (!nupa_keeper_gid(&from, packet.path.src, &packet.path.src_port))
-		return true;
-	packet.n = msg.msg_flags & MSG_TRUNC ? 0 : (uint32_t)n;
-	packet.path.tos = class_of(&msg);
-	packet.path.ttl = 64;
-	memcpy(packet.path.dst, keeper->local, 16);
-	nupa_keeper_forward(keeper, &packet, NULL);
-	return true;
-}
 
 static void arrived(struct nupa_keeper *keeper, struct nupa_keeper_source *source, uint32_t events)
 {

@@ -74,7 +74,9 @@ static void judge(struct nupa_wire *wire, struct nupa_roce_path *path, bool kept
 		__atomic_fetch_add(&wire->entry->icrc_errors, 1, __ATOMIC_RELAXED);
 	/* An invalid request is answered by a NAK; nothing answers an invalid answer. */
 	valid = nupa_opcode(packet.opcode).request || nupa_roce_valid(&packet);
-	if (nupa_wire_is_traced(wire) && (kept || !valid || is_ours(wire, &packet)))
+	/* The keeper records what comes for QP 1: we may end before we read it. */
+	if (nupa_wire_is_traced(wire) && !(kept && packet.dqpn == NUPA_CM_GSI_QPN) &&
+	    (kept || !valid || is_ours(wire, &packet)))
 		nupa_wire_trace_came(wire, path, identified,
 				     valid && packet.flags & NUPA_ROCE_ICRC_RIGHT ? &packet : NULL,
 				     bytes, n);

@@ -19,6 +19,7 @@ _GUESSERS = [
     "iser",
     "infiniband_sdp",
     "fcoib",
+    "infiniband.eoib",
 ]
 
 
