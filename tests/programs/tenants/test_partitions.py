@@ -123,7 +123,7 @@ def test_a_member_that_leaves_fails_at_both_ends(tenants: Stage) -> None:
 
 def test_a_draining_host_lets_a_program_finish(tenants: Stage) -> None:
     pair = tenants.pair(
-        ["ib_write_bw", *QUICK, "-n", "20000", "-s", "4096"],
+        ["ib_write_bw", *QUICK, "-D", "4"],
         hosts=("host0", "host1"),
         deadline_s=DEADLINE_S,
     )
