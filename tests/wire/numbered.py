@@ -50,7 +50,7 @@ DEPTH = 16
 RECEIVES = 128
 GRH_BYTES = 40
 QKEY = 0x1234
-TIMEOUT = 13  # 4.096 us << 13, of which wires wait four times
+TIMEOUT = 14  # 4.096 us << 14, of which wires wait four times, and seven times more
 QUIET_S = 0.5  # behind the last datagram
 #: What nothing acknowledges waits now and then until the receiver has taken it: so what is lost is
 #: lost on the way, and not because a busy machine reads too late.
