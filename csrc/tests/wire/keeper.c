@@ -179,8 +179,7 @@ static bool draws(struct lossy *lossy, uint32_t of_10000)
 	return of_10000 && test_random(&lossy->random) % 10000 < of_10000;
 }
 
-/* A responder may acknowledge only what asks for it, and what comes again: rdma_rxe does. */
-static bool is_unasked(struct lossy *lossy, uint32_t from, const uint8_t *bth)
+bool lossy_unasked(struct lossy *lossy, uint32_t from, const uint8_t *bth)
 {
 	struct lossy_way *asker = &lossy->ways[from], *asked = &lossy->ways[!from];
 	const uint32_t psn = (uint32_t)bth[9] << 16 | (uint32_t)bth[10] << 8 | bth[11];
@@ -214,8 +213,7 @@ static void carry(struct lossy *lossy, uint32_t from, uint8_t *held, size_t *hel
 	const int to = lossy->keepers[!from]->joined[0];
 
 	if (n <= 0 || draws(lossy, lossy->lose) ||
-	    (lossy->loses && lossy->loses(lossy, bytes + sizeof(*envelope))) ||
-	    (lossy->frugal && is_unasked(lossy, from, bytes + sizeof(*envelope))))
+	    (lossy->loses && lossy->loses(lossy, from, bytes + sizeof(*envelope))))
 		return;
 	envelope->flags |= NUPA_WIRE_IDENTIFIED;
 	if (draws(lossy, lossy->change))

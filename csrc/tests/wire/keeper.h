@@ -11,6 +11,8 @@
 
 #define WIRE_HOST 1u /* of test_fabric */
 #define KEEPER_JOINS_MAX 8u
+#define WIRED_PATH_BYTES 108u /* sun_path of unix(7) */
+
 /* Of RC (IBTA 9.2). */
 #define BTH_WRITE_ONLY_IMM 0x0b
 #define BTH_READ_RESPONSE 0x0d
@@ -18,7 +20,6 @@
 #define BTH_ACK 0x11
 #define BTH_ATOMIC_ACK 0x12
 #define BTH_ACKREQ 0x80
-#define WIRED_PATH_BYTES 108u /* sun_path of unix(7) */
 
 struct keeper {
 	struct nupa_fabric *fabric;
@@ -43,10 +44,10 @@ struct wired {
  * delays behind the next one, and changes. */
 struct lossy {
 	uint32_t lose, repeat, delay, change;
-	bool frugal; /* acknowledgements that nothing has asked for are lost */
-	bool (*loses)(struct lossy *lossy, const uint8_t *bth); /* these, too */
-	uint32_t n_marks;                                       /* of it */
-	uint64_t random;                                        /* its state */
+	/* Packets that it loses besides, of those *from* this end; NULL: none. */
+	bool (*loses)(struct lossy *lossy, uint32_t from, const uint8_t *bth);
+	uint32_t n_marks; /* of such a function */
+	uint64_t random;  /* its state */
 	struct lossy_way {
 		uint32_t next_psn, asked_psn;
 		bool begun, asked;
@@ -63,6 +64,10 @@ void keeper_close(struct keeper *keeper);
 struct nupa_wire_info keeper_info(const struct keeper *keeper);
 /* An address of loopback that no other test has at this time: pids have 22 bits. */
 void wired_address(char address[INET_ADDRSTRLEN], uint32_t side);
+
+/* For `loses`: acknowledgements that nothing has asked for.  A responder may send only what it is
+ * asked for, and what comes again: rdma_rxe does. */
+bool lossy_unasked(struct lossy *lossy, uint32_t from, const uint8_t *bth);
 
 /* A socket's name, in a new folder that wired_path_remove() deletes. */
 void wired_path(char path[WIRED_PATH_BYTES]);

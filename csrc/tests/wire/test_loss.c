@@ -115,21 +115,22 @@ TEST(all_of_that)
 /* However small its window is after a loss, the requester gets an answer without its timer. */
 TEST(what_is_acknowledged_only_if_it_asks)
 {
-	struct lossy lossy = { .frugal = true };
+	struct lossy lossy = { .loses = lossy_unasked };
 
 	mix(&lossy, 1024);
 }
 
 TEST(what_gets_lost_and_is_acknowledged_only_if_it_asks)
 {
-	struct lossy lossy = { .frugal = true, .lose = 100 };
+	struct lossy lossy = { .loses = lossy_unasked, .lose = 100 };
 
 	mix(&lossy, 256);
 }
 
 /* Between a WRITE with an immediate and its repetition: acknowledgements, and a READ's end. */
-static bool loses_an_end(struct lossy *lossy, const uint8_t *bth)
+static bool loses_an_end(struct lossy *lossy, uint32_t from, const uint8_t *bth)
 {
+	(void)from;
 	lossy->n_marks += bth[0] == BTH_WRITE_ONLY_IMM;
 	return lossy->n_marks == 1 && (bth[0] == BTH_ACK || bth[0] == BTH_READ_RESPONSE_LAST);
 }
