@@ -95,7 +95,6 @@ void wired_path_remove(const char path[WIRED_PATH_BYTES])
 {
 	char folder[WIRED_PATH_BYTES];
 
-	CHECK(unlink(path) == 0 || errno == ENOENT);
 	memcpy(folder, path, sizeof(folder));
 	CHECK_EQ(rmdir(dirname(folder)), 0);
 }
@@ -159,6 +158,7 @@ void keeper_close(struct keeper *keeper)
 		close(keeper->joined[--keeper->n_joined]);
 	close(keeper->wake);
 	close(keeper->listener);
+	CHECK_EQ(unlink(keeper->path), 0);
 	wired_path_remove(keeper->path);
 	nupa_engine_detach(keeper->engine);
 	nupa_fabric_put(keeper->fabric);

@@ -69,7 +69,7 @@ void wired_address(char address[INET_ADDRSTRLEN], uint32_t side);
  * asked for, and what comes again: rdma_rxe does. */
 bool lossy_unasked(struct lossy *lossy, uint32_t from, const uint8_t *bth);
 
-/* A socket's name, in a new folder that wired_path_remove() deletes. */
+/* A socket's name, in a new folder that wired_path_remove() deletes once the socket is gone. */
 void wired_path(char path[WIRED_PATH_BYTES]);
 void wired_path_remove(const char path[WIRED_PATH_BYTES]);
 /* The fabrics, and an end on host 0 of each. */
