@@ -49,10 +49,16 @@ SAID_ON_STDOUT = ("doctor", "replay", "run")
 def guarded(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place in which all that a command may touch is the test's own: fabrics, machines, files.
 
-    A fabric manager serves a name of its own.
+    A fabric manager serves a name of its own.  PATH has the programs of PROGRAMS and no other: the
+    machine has programs by the names of words, as `ls` of a port's faults.
     """
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("true", "false"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    monkeypatch.setenv("PATH", str(programs))
     for name in ("HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "NUPA_VM_CACHE"):
         monkeypatch.setenv(name, str(home))
     monkeypatch.setenv("NUPA_QUIET", "1")
