@@ -61,6 +61,8 @@ SLOW = (
     "unit/measure/test_suite.py",
     "unit/fabric/test_fault_mixtures.py",
     "unit/packet/test_transport.py",
+    "wire/programs/test_rdmacm.py",
+    "wire/programs/test_rsockets.py",
 )
 #: Of tests of real processes `make test` takes the mover that the engine chooses, and ourselves.
 OTHER_WAYS = {"cma", "relay", "pool", "denied", "nobody"}

@@ -9,6 +9,7 @@ its server is on the left, its client on the right.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ HOSTS = ("host0", "host1")
 NAMES = ("left", "right")
 GID_INDEX = 3  # of the wire's local address, behind a host's own three
 _LOCAL_NAMES = ("localhost", "127.0.0.1")
+#: Of host0 and host1 on a fabric, as programs of rdma_cm are given them; also within a word.
+_ADDRESSES = re.compile(r"(?<![\d.])10\.0\.0\.([12])(?![\d.])")
 #: Programs that say by -g which GID they use; perftest's option is -x.
 _GID_OPTION = {"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"}
 
@@ -64,12 +67,15 @@ class Wired(Stage):
         return self._argv(end, ["run", "--host", host, *mover, "--", *self.adapted(command)])
 
     def adapted(self, command: Sequence[str]) -> list[str]:
-        """Returns *command* with the server's real address, and the GID of the wire's address.
+        """Returns *command* with the hosts' real addresses, and the GID of the wire's address.
 
         Programs other than those of rdma_cm meet by TCP over IPv4, which perftest and UCX ask for.
         """
         server = self.addresses[0] if "-R" in command else self.machines[0].ipv4
-        words = [server if word in _LOCAL_NAMES else word for word in command]
+        words = [
+            server if word in _LOCAL_NAMES else _ADDRESSES.sub(self._address, word)
+            for word in command
+        ]
         name = Path(words[0]).name
         if name in _GID_OPTION:
             at = words.index("-g")
@@ -77,6 +83,9 @@ class Wired(Stage):
         elif name.startswith("ib_") and "-R" not in words and "-x" not in words:
             words[1:1] = ["-x", str(GID_INDEX)]
         return words
+
+    def _address(self, found: re.Match[str]) -> str:
+        return self.addresses[int(found[1]) - 1]
 
     def start(self, end: int, command: Sequence[str]) -> Program:
         """Starts *command* on the host of that machine."""

@@ -38,7 +38,7 @@ def pair(stage: Stage, server: list[str], client: list[str], kind: str = "stream
     )
     made.start_server()
     bound: ProgramOutcome = stage.run(
-        stage.nupa_run([stage.user.python, str(UNTIL_BOUND), kind, PORT], "host0")
+        stage.nupa_run([stage.user.python, str(UNTIL_BOUND), kind, SERVER, PORT], "host0")
     )
     assert bound.ok, bound.describe()
     made.start_client()

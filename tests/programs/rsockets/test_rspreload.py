@@ -46,7 +46,7 @@ def under(preload: str, *command: str, **env: str) -> list[str]:
 
 def wait_for_port(stage: Stage, port: int) -> None:
     script = str(SCRIPTS / "until_bound.py")
-    command = [stage.user.python, script, "stream", str(port)]
+    command = [stage.user.python, script, "stream", SERVER, str(port)]
     stage.run(stage.nupa_run(command, "host0")).check()
 
 

@@ -11,10 +11,11 @@ from tests.programs.stage import Stage
 
 
 def pair(stage: Stage, job: fio.Job) -> ProgramPair:
+    given = [f"{name}={value}" for name, value in job.environment().items()]
     return ProgramPair(
-        stage.nupa_run(job.command("server"), "host0"),
-        stage.nupa_run(job.command("client"), "host1"),
-        env={**stage.env, **job.environment()},
+        stage.nupa_run(["env", *given, *job.command("server")], "host0"),
+        stage.nupa_run(["env", *given, *job.command("client")], "host1"),
+        env=stage.env,
         ready=fio.READY,
         deadline_s=40.0,
     )

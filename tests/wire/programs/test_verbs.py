@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The table of tests/programs between two machines: what runs on a fabric runs over a wire."""
+"""Programs of verbs: perftest, the pingpongs, UCX."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from tests.programs.needs import needs
-from tests.programs.stage import Stage
 from tests.programs.verbs import test_perftest, test_pingpong
 from tests.wire.lab import GID_INDEX, Wired
 
@@ -32,24 +30,6 @@ for _module in (test_perftest, test_pingpong):
         for name, test in vars(_module).items()
         if name.startswith("test_") and name not in _LEFT_OUT
     )
-
-
-@pytest.fixture
-def stage(wire: Wired, quick_clock: str) -> Stage:
-    return replace(wire, preload=quick_clock)
-
-
-@pytest.fixture
-def moved(stage: Stage) -> Stage:
-    """A wire has one way to move data."""
-    return stage
-
-
-@pytest.fixture(params=["ourselves", "nobody"])
-def everywhere(request: pytest.FixtureRequest, quick_clock: str) -> Stage:
-    name = "wire" if request.param == "ourselves" else "wire_of_nobody"
-    found: Wired = request.getfixturevalue(name)
-    return replace(found, preload=quick_clock)
 
 
 @pytest.mark.parametrize("transport", ["rc_v", "ud_verbs"])
