@@ -21,8 +21,6 @@ MTU_BYTES = 9000  #: for datagrams of more than 1024 bytes
 #: Not over a wire, and why.
 _LEFT_OUT = {
     "test_rstream_runs_all_of_its_default_tests": "they take a minute, and their sizes are others'",
-    # Its echo has hung here once in three runs on a busy machine; the cause is not known yet.
-    "test_udpong_echoes_datagrams": "open: an echo that does not come",
     "test_what_rsockets_cannot_reach_is_tried_by_tcp": "its address is this machine's",
     "test_a_server_that_forks_moves_its_connection_to_the_child": "its programs are on one machine",
 }
