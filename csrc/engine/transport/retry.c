@@ -12,16 +12,10 @@
 
 /* Shorter timeouts would measure the scheduler; adapters have such a limit as well. */
 #define TIMEOUT_MIN_NS UINT64_C(1000000)
-/* IBTA 9.7.6.1.3: the timer may run up to four times the value.  On a wire it does: the other end
- * may be emulated or busy, and what is repeated too early makes that worse. */
-#define WIRE_TIMES 4u
-
 static uint64_t timeout_ns(const struct nupa_qp *qp)
 {
-	uint64_t ns = UINT64_C(4096) << qp->attr.timeout;
+	const uint64_t ns = (UINT64_C(4096) << qp->attr.timeout) * nupa_retry_times(qp);
 
-	if (qp->channel && qp->channel->wired)
-		ns *= WIRE_TIMES;
 	return ns > TIMEOUT_MIN_NS ? ns : TIMEOUT_MIN_NS;
 }
 

@@ -17,6 +17,12 @@
 #define CONTACT_RETRY_NS 1000000u
 #define CONTACT_MIN_NS UINT64_C(500000000)
 
+/* As long as the timer and its repetitions take; 0: for ever. */
+static uint64_t patience_ns(const struct nupa_qp *qp)
+{
+	return qp->timeout_ns * nupa_retry_times(qp);
+}
+
 bool nupa_sq_wait(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, uint64_t delay_ns)
 {
 	nupa_qp_unsettle(qp);
@@ -24,7 +30,7 @@ bool nupa_sq_wait(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, uint6
 		nupa_list_add(&qp->engine->waiting, &qp->wait_link);
 	if ((why == NUPA_WAIT_PEER || why == NUPA_WAIT_PATH) && !qp->wait_deadline_ns &&
 	    qp->timeout_ns)
-		qp->wait_deadline_ns = now_ns + qp->timeout_ns;
+		qp->wait_deadline_ns = now_ns + patience_ns(qp);
 	qp->wait = why;
 	qp->wait_until_ns = now_ns + delay_ns;
 	/* A port thread that sleeps did so by the timers of before (under the lock: port_sleep). */
@@ -36,7 +42,8 @@ bool nupa_sq_wait(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, uint6
 bool nupa_sq_wait_for_peer(struct nupa_qp *qp)
 {
 	uint64_t now_ns = qp->engine->now_ns();
-	uint64_t started_ns = qp->wait_deadline_ns ? qp->wait_deadline_ns - qp->timeout_ns : now_ns;
+	uint64_t started_ns =
+	    qp->wait_deadline_ns ? qp->wait_deadline_ns - patience_ns(qp) : now_ns;
 	uint64_t delay_ns = now_ns - started_ns; /* so far: the next pause doubles it */
 
 	if (delay_ns < PEER_RETRY_MIN_NS)
@@ -214,7 +221,7 @@ bool nupa_stall_times_out(struct nupa_qp *qp)
 		return false;
 	(void)nupa_tx_drained(&channel->tx);
 	if (moved_lately(channel, &channel->full, channel->tx.head_seen, qp->engine->now_ns(),
-			 qp->timeout_ns))
+			 patience_ns(qp)))
 		return false;
 	nupa_count(&qp->engine->hw->local_ack_timeout_err, 1);
 	return true;

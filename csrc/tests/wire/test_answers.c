@@ -2,6 +2,7 @@
  * What a responder answers by a wire: acknowledgements for several messages, RNR NAKs, and the NAKs
  * that end a connection (IBTA 9.7.5). */
 #include "engine/core/engine.h"
+#include "engine/transport/sq.h"
 #include "tests/wire/keeper.h"
 
 #define BURST 32u
@@ -117,6 +118,48 @@ TEST(a_receive_without_its_region_is_an_operational_error)
 	end_start(wired.end_a, IBV_WR_SEND, 1, 0, 100);
 	cq_expect(wired.end_b->recv_cq, 2, IBV_WC_LOC_PROT_ERR);
 	check_ended(&wired, IBV_WC_REM_OP_ERR);
+}
+
+/* The timer's turn, as if its time had passed; the retries that are left. */
+static uint8_t expire(struct nupa_qp *qp)
+{
+	uint8_t left;
+
+	nupa_engine_lock(qp->engine);
+	if (qp->retrying)
+		(void)nupa_retry_run(qp->engine, qp->faults->retry_at_ns);
+	left = qp->psn_retries_left;
+	nupa_engine_unlock(qp->engine);
+	return left;
+}
+
+/* The answer to the last try may be under way: the NAK may be one to the try before. */
+TEST(a_nak_at_the_last_try_leaves_the_end_to_the_timer)
+{
+	struct end_options options = end_defaults;
+	struct nupa_msg nak = { .op = NUPA_OP_NAK, .syndrome = NUPA_NAK_PSN };
+	struct nupa_engine *engine;
+	struct wired wired;
+	struct nupa_qp *qp;
+
+	options.timeout = 20; /* 17 s on a wire */
+	options.retry_cnt = 1;
+	wired_open(&wired, &options, 4096);
+	engine = nupa_engine_of(wired.end_a->context);
+	qp = container_of(wired.end_a->qp, struct nupa_qp, ibv);
+	end_modify(wired.end_b, IBV_QPS_RESET);
+	end_start(wired.end_a, IBV_WR_RDMA_WRITE, 1, 0, 100);
+	while (expire(qp)) /* a request that is in the ring still does not count */
+		;
+	nupa_engine_lock(engine);
+	nak.psn = nupa_sq_wqe(&qp->sq, 0)->first_psn;
+	nupa_requester_nak(qp, &nak);
+	CHECK_EQ(qp->state, IBV_QPS_RTS);
+	nupa_engine_unlock(engine);
+	while (end_state(wired.end_a) == IBV_QPS_RTS)
+		(void)expire(qp);
+	cq_expect(wired.end_a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	wired_close(&wired);
 }
 
 /* What lies before the request that is refused is executed, and what lies behind it is not. */

@@ -2,6 +2,7 @@
  * What else goes by a wire: atomics, immediates, invalidation, UC, UD; and packets that get lost.
  */
 #include "engine/core/engine.h"
+#include "region/region.h"
 #include "tests/wire/keeper.h"
 
 #include <errno.h>
@@ -277,5 +278,24 @@ TEST(silence_ends_the_connection)
 	end_modify(wired.end_b, IBV_QPS_RESET);
 	end_start(wired.end_a, IBV_WR_RDMA_WRITE, 1, 0, 100);
 	cq_expect(wired.end_a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	wired_close(&wired);
+}
+
+TEST(a_port_that_is_down_is_waited_for_as_long_as_the_timer_takes)
+{
+	struct end_options options = end_defaults;
+	struct nupa_fabric *fabric;
+	struct wired wired;
+	uint64_t start_ns;
+
+	options.timeout = 10; /* 4 ms, and four times that on a wire */
+	options.retry_cnt = 2;
+	wired_open(&wired, &options, 4096);
+	fabric = wired.a.fabric;
+	CHECK_EQ(nupa_fabric_set_port(fabric, fabric->hosts[WIRE_HOST].port, NUPA_PORT_DOWN), 0);
+	start_ns = test_now_ns();
+	end_start(wired.end_a, IBV_WR_RDMA_WRITE, 1, 0, 100);
+	cq_expect(wired.end_a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	CHECK(test_now_ns() - start_ns >= 4 * 3 * (UINT64_C(4096) << 10));
 	wired_close(&wired);
 }
