@@ -145,13 +145,21 @@ static uint32_t dqpn_of(const uint8_t *bth)
 	return (uint32_t)bth[5] << 16 | (uint32_t)bth[6] << 8 | bth[7];
 }
 
-/* Of a process, on a medium without sockets: out. */
-static void send_out(struct nupa_kept *wire, const struct nupa_keeper_packet *packet)
+/* Of a process: out, where it has no socket. */
+static void send_out(const struct nupa_member *by, const struct nupa_keeper_packet *packet)
 {
+	struct nupa_kept *wire = by->wire;
 	const struct iovec piece = { (void *)(uintptr_t)packet->bytes, packet->n };
+	struct nupa_roce_packet read;
+	const uint8_t *payload;
 
-	if (wire->medium->relays && !memcmp(packet->path.dst, wire->remote, 16) &&
-	    packet->n >= NUPA_WIRE_PACKET_MIN_BYTES)
+	if (memcmp(packet->path.dst, wire->remote, 16) != 0 ||
+	    packet->n < NUPA_WIRE_PACKET_MIN_BYTES)
+		return;
+	if (dqpn_of(packet->bytes) == NUPA_CM_GSI_QPN &&
+	    nupa_roce_read(packet->bytes, packet->n, &read, &payload))
+		nupa_notes_say(by, payload, read.payload_bytes);
+	if (wire->medium->relays)
 		(void)wire->medium->send(wire->keeper, wire, &packet->path, &piece, 1);
 }
 
@@ -175,7 +183,7 @@ void nupa_keeper_forward(struct nupa_keeper *keeper, const struct nupa_keeper_pa
 	struct nupa_member *member;
 
 	if (by && !memcmp(packet->path.src, keeper->local, 16)) {
-		send_out(by->wire, packet);
+		send_out(by, packet);
 		return;
 	}
 	if (!wire || memcmp(packet->path.dst, keeper->local, 16) != 0) {

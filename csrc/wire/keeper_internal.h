@@ -181,6 +181,8 @@ void nupa_notes_leave(struct nupa_member *member);
 /* A datagram of connection management that came for *member*; NULL: for nobody. */
 void nupa_notes_hear(struct nupa_kept *wire, struct nupa_member *member, uint16_t pkey,
 		     const uint8_t *bytes, uint32_t n);
+/* One that *member* sends. */
+void nupa_notes_say(const struct nupa_member *member, const uint8_t *bytes, uint32_t n);
 /* Tells again; when to come again. */
 uint64_t nupa_notes_tick(struct nupa_kept *wire, uint64_t now_ns);
 

@@ -3,9 +3,12 @@
  * CM tells it: by a DREQ (IBTA 12.9.6), which is repeated until a DREP comes.
  *
  * A process sends its datagrams itself, so notes are made of those that come.  A REP has all that a
- * DREQ needs.  A REQ lacks our communication id, which a later datagram of the other end has.
+ * DREQ needs.  A REQ lacks our communication id, which the REP has that the process shows us, and
+ * a later datagram of the other end.
  *
- *   N1 A note without our communication id sends nothing.
+ *   N1 Until the other end has said our id, the REP may have been lost, and an MRA of the dead may
+ *      have told it to wait: the request is rejected (IBTA 12.6.7), too.  An end that has the REP
+ *      ignores a rejection without our id.
  *   N2 A datagram changes a note only if it names the other end's id, and our id or its slot.
  *   N3 Notes are bounded for each process, and those of the dead for each wire; the oldest goes. */
 #include "engine/cm/wire/steer.h"
@@ -28,6 +31,7 @@ struct note {
 	uint32_t local_id; /* 0: not known yet */
 	uint32_t remote_id, remote_qpn;
 	uint16_t pkey;
+	bool is_met;     /* the other end has our id */
 	uint32_t tries;  /* of one whose process has died */
 	uint64_t due_ns; /* that one: the next */
 };
@@ -119,20 +123,24 @@ static bool is_about(const struct note *note, uint32_t local_id)
 
 /* --- orphans ------------------------------------------------------------------------- */
 
-static void send_dreq(struct nupa_kept *wire, const struct note *note)
+static void tell(struct nupa_kept *wire, const struct note *note)
 {
-	const struct nupa_cm_mad mad = { .transaction =
-					     (uint64_t)note->local_id << 32 | note->remote_id,
-					 .attribute = NUPA_CM_DREQ,
-					 .local_id = note->local_id,
-					 .remote_id = note->remote_id,
-					 .qpn = note->remote_qpn };
+	const struct nupa_cm_mad dreq = { .transaction =
+					      (uint64_t)note->local_id << 32 | note->remote_id,
+					  .attribute = NUPA_CM_DREQ,
+					  .local_id = note->local_id,
+					  .remote_id = note->remote_id,
+					  .qpn = note->remote_qpn };
 	uint8_t bytes[NUPA_CM_MAD_BYTES];
 
-	if (!note->local_id) /* N1 */
-		return;
-	nupa_cm_mad_write(&mad, bytes);
-	nupa_keeper_send_mad(wire, note->pkey, bytes, false);
+	if (!note->is_met) { /* N1 */
+		nupa_cm_reject_orphan(note->remote_id, bytes);
+		nupa_keeper_send_mad(wire, note->pkey, bytes, false);
+	}
+	if (note->local_id) {
+		nupa_cm_mad_write(&dreq, bytes);
+		nupa_keeper_send_mad(wire, note->pkey, bytes, false);
+	}
 }
 
 static void orphan(struct nupa_kept *wire, struct note *note, uint64_t now_ns)
@@ -140,7 +148,7 @@ static void orphan(struct nupa_kept *wire, struct note *note, uint64_t now_ns)
 	note->tries = TRIES;
 	note->due_ns = now_ns + REPEAT_NS;
 	move(note, &wire->orphans);
-	send_dreq(wire, note);
+	tell(wire, note);
 }
 
 void nupa_notes_leave(struct nupa_member *member)
@@ -165,7 +173,7 @@ uint64_t nupa_notes_tick(struct nupa_kept *wire, uint64_t now_ns)
 		}
 		note->due_ns = now_ns + REPEAT_NS;
 		move(note, &wire->orphans);
-		send_dreq(wire, note);
+		tell(wire, note);
 	}
 	return note ? note->due_ns : UINT64_MAX;
 }
@@ -201,20 +209,35 @@ static void start(struct nupa_member *member, uint16_t pkey, const struct nupa_c
 			       .local_id = local_id,
 			       .remote_id = mad->local_id,
 			       .remote_qpn = qpn,
-			       .pkey = pkey };
+			       .pkey = pkey,
+			       .is_met = local_id != 0 };
 	nupa_list_add(bucket_of(wire, note->remote_id), &note->by_remote);
 	put_on(local_id ? &member->whole : &member->started, note);
 }
 
-static void learn(struct nupa_kept *wire, struct note *note, uint32_t local_id)
+static void learn(struct nupa_kept *wire, struct note *note, uint32_t local_id, bool is_met)
 {
 	const bool is_known = note->local_id != 0;
 
 	note->local_id = local_id;
+	note->is_met |= is_met;
 	if (note->shelf == &wire->orphans)
-		send_dreq(wire, note);
+		tell(wire, note);
 	else if (!is_known)
 		move(note, &container_of(note->shelf, struct nupa_member, started)->whole);
+}
+
+void nupa_notes_say(const struct nupa_member *member, const uint8_t *bytes, uint32_t n)
+{
+	struct nupa_cm_mad mad;
+	struct note *note;
+
+	if (!nupa_cm_mad_read(bytes, n, &mad) || mad.attribute != NUPA_CM_REP ||
+	    NUPA_CM_NUMBER_SLOT(mad.local_id) != member->slot)
+		return;
+	note = find(member->wire, mad.remote_id);
+	if (note && note->slot == member->slot && note->shelf != &member->wire->orphans)
+		learn(member->wire, note, mad.local_id, false);
 }
 
 void nupa_notes_hear(struct nupa_kept *wire, struct nupa_member *member, uint16_t pkey,
@@ -236,7 +259,7 @@ void nupa_notes_hear(struct nupa_kept *wire, struct nupa_member *member, uint16_
 	switch (mad.attribute) {
 	case NUPA_CM_RTU:
 	case NUPA_CM_MRA:
-		learn(wire, note, mad.remote_id);
+		learn(wire, note, mad.remote_id, true);
 		break;
 	case NUPA_CM_REJ:
 	case NUPA_CM_DREQ:

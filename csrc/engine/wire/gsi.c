@@ -10,7 +10,8 @@
 
 #define UD_SEND_ONLY (SERVICE_UD | OPERATION_SEND_ONLY)
 
-/* A packet behind an envelope, to the keeper; a full socket loses it, as a network does. */
+/* A packet behind an envelope, to the keeper; a full socket loses it, as a network does.  A keeper
+ * whose medium does not relay packets does not send it, but reads it. */
 static void envelop(struct nupa_wire *wire, const struct nupa_roce_path *path, uint32_t flags,
 		    const struct iovec *pieces, uint32_t n)
 {
@@ -51,8 +52,15 @@ static struct nupa_wire *find(const struct nupa_engine *engine, uint32_t index)
 	return wire;
 }
 
-void nupa_wire_send_alone(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
-			  const uint8_t *payload)
+/* False: it is lost.  An error of a packet before it (IP_RECVERR) is told once. */
+static bool leave(int udp, const struct msghdr *msg)
+{
+	return sendmsg(udp, msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
+	       (errno != EAGAIN && sendmsg(udp, msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0);
+}
+
+static void send_alone(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
+		       const uint8_t *payload, bool shows_keeper)
 {
 	uint8_t headers[NUPA_ROCE_HEADERS_MAX_BYTES];
 	struct iovec pieces[NUPA_WIRE_PIECES] = {
@@ -68,9 +76,9 @@ void nupa_wire_send_alone(struct nupa_wire *wire, const struct nupa_roce_packet 
 	const uint64_t now_ns = nupa_wire_is_traced(wire) ? wire->engine->now_ns() : 0;
 
 	pieces[2] = (struct iovec){ &icrc, sizeof(icrc) };
-	if (wire->udp < 0)
+	if (wire->udp < 0 || shows_keeper)
 		envelop(wire, &wire->out, 0, pieces, NUPA_WIRE_PIECES);
-	else if (sendmsg(wire->udp, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	if (wire->udp >= 0 && !leave(wire->udp, &msg))
 		return;
 	if (now_ns)
 		nupa_wire_trace_alone(wire, now_ns, pieces);
@@ -82,10 +90,17 @@ void nupa_wire_send_alone(struct nupa_wire *wire, const struct nupa_roce_packet 
 			   __ATOMIC_RELAXED);
 }
 
+void nupa_wire_send_alone(struct nupa_wire *wire, const struct nupa_roce_packet *packet,
+			  const uint8_t *payload)
+{
+	send_alone(wire, packet, payload, false);
+}
+
 void nupa_wire_send_mad(struct nupa_engine *engine, uint32_t index, uint16_t pkey,
 			const uint8_t *mad)
 {
 	struct nupa_wire *wire = find(engine, index);
+	struct nupa_cm_mad read;
 	struct nupa_roce_packet packet = {
 		.opcode = UD_SEND_ONLY,
 		.flags = NUPA_ROCE_MIGREQ,
@@ -99,7 +114,10 @@ void nupa_wire_send_mad(struct nupa_engine *engine, uint32_t index, uint16_t pke
 	if (!wire)
 		return;
 	packet.psn = wire->gsi_psn++ & 0xffffff;
-	nupa_wire_send_alone(wire, &packet, mad);
+	/* A REP has our id of the connection, which the keeper needs should this process die. */
+	send_alone(wire, &packet, mad,
+		   nupa_cm_mad_read(mad, NUPA_CM_MAD_BYTES, &read) &&
+		       read.attribute == NUPA_CM_REP);
 }
 
 void nupa_wire_receive_mad(struct nupa_wire *wire, const struct nupa_roce_packet *packet,

@@ -10,7 +10,7 @@ import random
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -385,10 +385,9 @@ def test_the_newest_connections_of_a_process_are_told_of(far: Far, members: list
     assert told(far) == (LOCAL | member.slot, REMOTE + 1, QPN)
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_a_passive_end_is_told_of_once_its_id_is_known(
-    fabric: Fabric, far: Far, members: list[Member], late: bool
-) -> None:
+@contextmanager
+def asked(fabric: Fabric, far: Far, member: Member) -> Iterator[None]:
+    """Has the other end's request passed to a listener of *member*, which has not replied yet."""
     with Context(fabric=fabric, host=0) as context, CMEventChannel() as channel:
         with CMID(channel, port_space=ce.RDMA_PS_TCP, context=context) as listener:
             port = str(PEERS_PORT)
@@ -397,7 +396,24 @@ def test_a_passive_end_is_told_of_once_its_id_is_known(
             )
             listener.listen()
             say(far, REQ, REMOTE, 0)
-            members[0].passed()
+            member.passed()
+        yield
+
+
+def rejected(far: Far) -> tuple[int, int, int, int]:
+    """Returns local id, remote id, message and reason of the next REJ."""
+    while True:
+        mad = bytes(far.receive()[0][BTH].payload.payload)[:256]
+        if mad[17] == REJ:
+            ids = (int.from_bytes(mad[at : at + 4], "big") for at in (24, 28))
+            return (*ids, mad[32] >> 6, int.from_bytes(mad[34:36], "big"))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_passive_end_is_told_of_once_its_id_is_known(
+    fabric: Fabric, far: Far, members: list[Member], late: bool
+) -> None:
+    with asked(fabric, far, members[0]):
         if late:
             members[0].close()
             await_leave(far, members[0])
@@ -407,6 +423,33 @@ def test_a_passive_end_is_told_of_once_its_id_is_known(
             members[0].passed()
             members[0].close()
         assert told(far) == (LOCAL | members[0].slot, REMOTE, QPN)
+
+
+def test_a_passive_end_is_told_of_by_its_own_reply(
+    fabric: Fabric, far: Far, members: list[Member]
+) -> None:
+    """An RTU may be lost, and nobody asks for it again.  Or the reply was lost."""
+    with asked(fabric, far, members[0]):
+        reply = message(REP, LOCAL | members[0].slot, REMOTE)
+        members[0].pass_on(packet(OWN, THERE, mad_packet(reply)), OWN, THERE)
+        members[0].close()
+        for _ in range(2):
+            assert rejected(far)[:2] == (0, REMOTE)
+            assert told(far) == (LOCAL | members[0].slot, REMOTE, QPN)
+
+
+def test_a_request_without_a_reply_is_rejected_when_its_process_dies(
+    fabric: Fabric, far: Far, members: list[Member]
+) -> None:
+    """An MRA of that process may have told the other end to wait for a minute."""
+    consumer = 28  # IBTA table 108
+    with asked(fabric, far, members[0]):
+        others = message(REP, LOCAL | members[1].slot, REMOTE)
+        for member in members[:2]:
+            member.pass_on(packet(OWN, THERE, mad_packet(others)), OWN, THERE)
+        members[0].close()
+        for _ in range(2):
+            assert rejected(far) == (0, REMOTE, 0, consumer)
 
 
 # --- wires --------------------------------------------------------------------------------

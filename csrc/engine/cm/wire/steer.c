@@ -77,3 +77,13 @@ bool nupa_cm_refuse(const uint8_t *mad, uint32_t bytes, uint8_t answer[NUPA_CM_M
 	nupa_cm_mad_write(&reply, answer);
 	return true;
 }
+
+void nupa_cm_reject_orphan(uint32_t remote_id, uint8_t mad[NUPA_CM_MAD_BYTES])
+{
+	const struct nupa_cm_mad rej = { .attribute = NUPA_CM_REJ,
+					 .remote_id = remote_id,
+					 .about = NUPA_CM_ABOUT_REQ,
+					 .reason = CM_REJ_CONSUMER };
+
+	nupa_cm_mad_write(&rej, mad);
+}

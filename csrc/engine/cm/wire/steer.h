@@ -33,5 +33,8 @@ int nupa_cm_listener(struct nupa_fabric *fabric, uint32_t wire_host,
 		     const struct nupa_cm_target *target);
 /* The answer where nobody listens, or where no process has that slot; false: none is due. */
 bool nupa_cm_refuse(const uint8_t *mad, uint32_t bytes, uint8_t answer[NUPA_CM_MAD_BYTES]);
+/* The rejection of a request with this id, by a program that has no id for it yet, as the kernel
+ * rejects it when that program ends. */
+void nupa_cm_reject_orphan(uint32_t remote_id, uint8_t mad[NUPA_CM_MAD_BYTES]);
 
 #endif
