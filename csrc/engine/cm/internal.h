@@ -50,6 +50,7 @@ enum cm_state {
 	CM_SIDR_SENT,
 	CM_SIDR_RECEIVED,
 	CM_SIDR_DONE,
+	CM_REJ_SENT,  /* a remnant: see repeat.c */
 	CM_CLOSED,    /* rejected, unreachable, or out of timewait */
 	CM_DESTROYED, /* only to be freed */
 };
@@ -143,6 +144,7 @@ struct cm_sent {
 	uint32_t owed; /* messages of the id in cm->owed */
 	uint64_t tail; /* of its ring, behind the message */
 	bool extended; /* by an MRA, since it was sent */
+	bool delays;   /* an MRA of ours says that the answer takes long */
 	struct cm_wire wire;
 };
 

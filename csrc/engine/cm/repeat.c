@@ -3,8 +3,8 @@
  *
  * A request is identified by its peer, the number there and the first PSN: numbers alone are
  * reused.  A program may destroy an id before the peer has its last message.  A remnant with the
- * id's number then repeats a DREQ.  It answers the request that made the id for as long as the peer
- * may send that. */
+ * id's number then repeats a DREQ, or a REJ for which an MRA of ours has told the peer to wait.  It
+ * answers the request that made the id for as long as the peer may send that. */
 #include "engine/cm/internal.h"
 
 #include <stdlib.h>
@@ -43,6 +43,7 @@ struct nupa_cm_id *cm_find_remote(const struct nupa_cm *cm, const struct nupa_ch
 /* The peer's program takes long.  A peer whose ring is full is owed the last message only. */
 static void acknowledge(struct nupa_cm_id *id, enum cm_mra which)
 {
+	id->sent.delays = true;
 	if (!id->sent.owed)
 		cm_send(id->engine, id->peer, CM_MRA, which, id->remote, id->local, NULL);
 }
@@ -119,6 +120,8 @@ void cm_leave_remnant(struct nupa_cm_id *id)
 		cm_remember(remnant);
 	if (unfinished)
 		cm_wait(remnant, CM_DREQ_SENT);
+	else if (remnant->sent.message == CM_REJ && remnant->sent.delays)
+		cm_wait(remnant, CM_REJ_SENT);
 	else
 		cm_linger(remnant);
 }

@@ -59,7 +59,7 @@ static bool repeat(struct nupa_cm_id *id)
 
 static void expire_remnant(struct nupa_cm_id *id)
 {
-	if (id->state == CM_DREQ_SENT && repeat(id))
+	if ((id->state == CM_DREQ_SENT || id->state == CM_REJ_SENT) && repeat(id))
 		return;
 	if (id->state == CM_CLOSED || nupa_list_empty(&id->by_remote))
 		cm_free_remnant(id);

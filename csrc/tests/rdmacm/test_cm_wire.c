@@ -567,6 +567,24 @@ TEST(what_comes_again_while_a_program_takes_long_is_acknowledged)
 	scene_close(&s);
 }
 
+TEST(a_rejection_that_was_delayed_is_sent_again)
+{
+	struct scene s = scene_open(RDMA_PS_TCP, false, "", NULL);
+
+	ask(&s, "");
+	hear(&s);
+	check_acknowledgement(&s, 1, NUPA_CM_REQ, NUPA_CM_ABOUT_REQ);
+	lose_first(s.net, NUPA_CM_REJ);
+	CHECK_EQ(rdma_reject(s.server, NULL, 0), 0);
+	cm_destroy(s.server);
+	s.server = NULL;
+	net_settle(s.net);
+	cm_expect_none(active(&s));
+	cm_pass(&s.net->side[1], CM_RESPONSE_NS >> 4);
+	cm_expect_ack(active(&s), s.client, RDMA_CM_EVENT_REJECTED, CM_REJ_CONSUMER);
+	scene_close(&s);
+}
+
 static void acknowledge(struct scene *s, enum nupa_cm_about about, uint8_t service_timeout)
 {
 	struct nupa_cm_mad req, mra = { .attribute = NUPA_CM_MRA,

@@ -66,7 +66,7 @@ bool cm_wire_send(struct nupa_engine *engine, const struct nupa_channel *channel
 	if (id) {
 		ends_of(id, &way, &ends);
 		/* A rejection that is repeated is about the same message. */
-		if (message == CM_REJ && id->state != CM_CLOSED)
+		if (message == CM_REJ && id->state != CM_CLOSED && id->state != CM_REJ_SENT)
 			id->far.about = about_of(id);
 	}
 	ends.about = id ? id->far.about : NUPA_CM_ABOUT_REQ;
