@@ -110,6 +110,7 @@ def _place(stage: Wired, end: int) -> Place:
         "SOAK_GID_INDEX": str(GID_INDEX),
         "SOAK_TIMEOUT": str(TIMEOUT),
         "SOAK_NETWORK": "1",
+        "SOAK_MTU_BYTES": str(stage.side(end).wire()["mtu_bytes"]),
     }
     prefix = tuple(stage.machines[end].argv())
     return Place(HOSTS[end], stage.addresses[end], end, prefix, env)

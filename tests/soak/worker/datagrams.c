@@ -113,7 +113,8 @@ void datagrams_meet(uint32_t peer, uint32_t qpn, const union ibv_gid *gid)
 
 static uint32_t message_max_bytes(void)
 {
-	uint32_t mtu_bytes = 128u << mtu_now();
+	/* A port whose wire has just died does not know the MTU of the next one. */
+	uint32_t mtu_bytes = worker.mtu_bytes ? worker.mtu_bytes : 128u << mtu_now();
 
 	return mtu_bytes < BUFFER_BYTES - GRH_BYTES ? mtu_bytes : BUFFER_BYTES - GRH_BYTES;
 }

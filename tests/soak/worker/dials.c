@@ -15,6 +15,8 @@
 #define RESOLVE_MS 2000
 /* Longer than any worker is stopped, and than the QP's timeout. */
 #define HANG_NS UINT64_C(20000000000)
+/* An outage takes away repetitions, which come 4.3 s apart. */
+#define NETWORK_HANG_NS UINT64_C(40000000000)
 
 struct message {
 	uint64_t seed;
@@ -208,15 +210,17 @@ static void poll_dial(struct dial *dial)
 		else if (wc.opcode == IBV_WC_RECV)
 			received(dial, wc.byte_len);
 	}
-	/* Nothing tells of a death once a keeper has died; the director knows whether one has. */
-	if (worker.network && !dial->over && clock_ns() - dial->since_ns > HANG_NS) {
+	if (dial->over ||
+	    clock_ns() - dial->since_ns < (worker.network ? NETWORK_HANG_NS : HANG_NS))
+		return;
+	dial->over = true;
+	if (worker.network) {
+		/* Nothing tells of a death once a keeper has died; the director knows whether one
+		 * has. */
 		board->untold++;
 		tell("untold");
-		dial->over = true;
-	}
-	if (!dial->over && clock_ns() - dial->since_ns > HANG_NS) {
+	} else {
 		wrong("%s by rdma_cm hangs", dial->active ? "a connection" : "an answer");
-		dial->over = true;
 	}
 }
 

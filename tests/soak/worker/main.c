@@ -96,6 +96,7 @@ static void open_context(void)
 	worker.gid_index = (uint8_t)setting("SOAK_GID_INDEX", 1);
 	worker.timeout = (uint8_t)setting("SOAK_TIMEOUT", 18); /* 1 s: who is stopped is not gone */
 	worker.network = setting("SOAK_NETWORK", 0);
+	worker.mtu_bytes = (uint32_t)setting("SOAK_MTU_BYTES", 0);
 	worker.pd = ibv_alloc_pd(worker.context);
 	must(worker.pd, "ibv_alloc_pd");
 }

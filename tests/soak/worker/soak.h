@@ -111,6 +111,7 @@ struct worker {
 	/* SOAK_NETWORK: packets between peers get lost, come twice and late, the way between them
 	 * may be gone, and nothing but a timer tells of a peer's death. */
 	bool network;
+	uint32_t mtu_bytes; /* SOAK_MTU_BYTES: of the way between them; 0: the port's */
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel; /* NULL: this worker polls */
 	struct ibv_cq *cq;
