@@ -180,10 +180,12 @@ void nupa_responder_answer_again(struct nupa_qp *qp, const struct nupa_msg *msg)
 
 	if (msg->op == NUPA_OP_ATOMIC)
 		answer = find_answer(qp, msg->psn);
-	/* An atomic that is forgotten is not awaited any more.  Nor is a READ while a SEND is on
-	 * its way: a SEND begins when the READ's data has come. */
-	if (qp->recv_active || (msg->op == NUPA_OP_ATOMIC && !answer) ||
-	    (unlikely(qp->xrc) && !nupa_xrc_bind_again(qp, msg)) || !nupa_responder_may_answer(qp))
+	/* An atomic that is forgotten is not awaited any more.  By a wire a SEND may be on its way
+	 * though a READ before it has to be answered again; the target of XRC has one SRQ at a
+	 * time, and its requesters, which are NUPA's, wait for the READ's data. */
+	if ((msg->op == NUPA_OP_ATOMIC && !answer) ||
+	    (unlikely(qp->xrc) && (qp->recv_active || !nupa_xrc_bind_again(qp, msg))) ||
+	    !nupa_responder_may_answer(qp))
 		return;
 	if (answer) {
 		job.is_atomic = true;

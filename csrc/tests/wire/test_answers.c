@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a responder answers by a wire: acknowledgements for several messages, RNR NAKs, and the NAKs
  * that end a connection (IBTA 9.7.5). */
+#include "engine/attachment/attachment.h"
 #include "engine/core/engine.h"
+#include "engine/transport/responder.h"
 #include "engine/transport/sq.h"
 #include "tests/wire/keeper.h"
 
@@ -118,6 +120,44 @@ TEST(a_receive_without_its_region_is_an_operational_error)
 	end_start(wired.end_a, IBV_WR_SEND, 1, 0, 100);
 	cq_expect(wired.end_b->recv_cq, 2, IBV_WC_LOC_PROT_ERR);
 	check_ended(&wired, IBV_WC_REM_OP_ERR);
+}
+
+/* A requester need not wait for a READ's data before it sends: rdma_rxe does not. */
+TEST(a_read_is_answered_again_while_a_send_is_on_its_way)
+{
+	struct nupa_msg send = {
+		.op = NUPA_OP_SEND, .flags = NUPA_F_FIRST, .length_bytes = 1024, .total_bytes = 1024
+	};
+	struct nupa_msg read = { .op = NUPA_OP_READ };
+	struct end_options options = end_defaults;
+	uint8_t payload[1024] = { 0 };
+	struct wired wired;
+	struct nupa_qp *qp;
+	uint64_t sent_bytes;
+
+	options.timeout = 20;
+	wired_open(&wired, &options, 4096);
+	qp = container_of(wired.end_b->qp, struct nupa_qp, ibv);
+	end_post_recv(wired.end_b, 2, 0, 4096);
+	read.psn = qp->expected_psn;
+	read.reth.raddr = (uintptr_t)wired.end_b->memory;
+	read.reth.rkey = wired.end_b->mr->rkey;
+	read.reth.total_bytes = 10000;
+	end_start(wired.end_a, IBV_WR_RDMA_READ, 1, 0, 10000);
+	cq_expect(wired.end_a->send_cq, 1, IBV_WC_SUCCESS);
+	sent_bytes = keeper_info(&wired.b).sent_bytes;
+	nupa_engine_lock(qp->engine);
+	send.psn = qp->expected_psn;
+	CHECK(nupa_responder_take(qp, &send, payload));
+	CHECK(qp->recv_active);
+	nupa_responder_take(qp, &read, NULL);
+	nupa_engine_unlock(qp->engine);
+	while (keeper_info(&wired.b).sent_bytes < sent_bytes + 10000) {
+		nupa_engine_lock(qp->engine);
+		(void)nupa_engine_progress(qp->engine);
+		nupa_engine_unlock(qp->engine);
+	}
+	wired_close(&wired);
 }
 
 /* The timer's turn, as if its time had passed; the retries that are left. */
