@@ -198,12 +198,16 @@ bool nupa_icrc_expected(struct nupa_icrc_sender *sender, const struct nupa_icrc_
 	if (!nupa_icrc_find(base, src_port, packet, bytes, &identification))
 		return false;
 	if (identification < NUPA_ICRC_LOW) {
+		sender->anew |= sender->low && identification <= sender->last;
 		if (sender->low < LOW_EXPECTED)
 			sender->low++;
 		sender->others = 0;
+		sender->last = identification;
 		return true;
 	}
-	if (sender->low == LOW_EXPECTED && ++sender->others < OTHERS_BELIEVED)
+	if (sender->low == LOW_EXPECTED &&
+	    (sender->anew || identification - sender->last > (int)NUPA_ICRC_LOW) &&
+	    ++sender->others < OTHERS_BELIEVED)
 		return false;
 	*sender = (struct nupa_icrc_sender){ 0 };
 	return true;

@@ -51,11 +51,14 @@ bool nupa_icrc_plausible(const struct nupa_roce_path *path, const uint8_t *packe
 struct nupa_icrc_sender {
 	uint8_t low;    /* successive packets with a low identification */
 	uint8_t others; /* successive packets since, with a higher one */
+	bool anew;      /* one of the low ones was not above the one before */
+	uint16_t last;  /* identification that was taken */
 };
 
 /* Whether a packet of this sender ends with its ICRC.  One wrong ICRC of 2^25 passes for a sender
  * whose identifications are below NUPA_ICRC_LOW: those of UDP sockets with IP_PMTUDISC_DO are 0,
- * and count from 0 in packets that were segmented (UDP_SEGMENT). */
+ * and count from 0 in packets that were segmented (UDP_SEGMENT).  A sender that counts all its
+ * packets, as rdma_rxe does, passes that range once in 65,536. */
 #define NUPA_ICRC_LOW 128u
 bool nupa_icrc_expected(struct nupa_icrc_sender *sender, const struct nupa_icrc_base *base,
 			uint16_t src_port, uint16_t likely, const uint8_t *packet, uint32_t bytes);

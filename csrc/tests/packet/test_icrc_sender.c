@@ -81,6 +81,18 @@ TEST(another_sender_at_the_address_is_believed_at_its_third_packet)
 		CHECK(expected(&sender, (uint16_t)(779 + i)));
 }
 
+TEST(a_sender_that_counts_is_believed_behind_the_low_identifications)
+{
+	struct nupa_icrc_sender sender = { 0 };
+
+	for (uint32_t i = 0xff00; i < 0x30000; i++)
+		if (i % 5 != 0) /* it has other receivers, and the network loses some */
+			CHECK(expected(&sender, (uint16_t)i));
+	for (uint32_t i = 0x30000; i < 0x30020; i++)
+		CHECK(expected(&sender, (uint16_t)i));
+	CHECK(!expected(&sender, 0x8000));
+}
+
 TEST(a_changed_packet_is_not_taken)
 {
 	struct nupa_icrc_sender sender = { 0 };
