@@ -380,6 +380,7 @@ struct nupa_qp {
 	struct ibv_qp_init_attr init;
 	struct nupa_list wait_link; /* engine->waiting */
 	uint32_t went_back_psn;
+	uint32_t answered_psns; /* the last ones before expected_psn: see nupa_ack_psn */
 
 	/* Parts that few QPs have.  NULL: not this one, or not yet. */
 	struct nupa_builder *builder; /* an extended QP */

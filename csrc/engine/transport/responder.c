@@ -245,14 +245,25 @@ static bool execute(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_
 						     : handle_atomic(qp, msg);
 }
 
+#define ANSWERED_MAX 0x7fffffu /* half of all PSNs: an older one is none to a requester */
+
 /* How many PSNs an executed request takes: by a wire a READ has those of its response. */
 static uint32_t psns_of(struct nupa_qp *qp, const struct nupa_msg *msg)
 {
+	uint32_t psns = 1;
+
 	if (likely(!qp->channel || !qp->channel->wired))
-		return 1;
+		return psns;
 	qp->msn += (msg->flags & NUPA_F_LAST) != 0;
-	return msg->op == NUPA_OP_READ ? nupa_packets(msg->reth.total_bytes, nupa_qp_mtu_bytes(qp))
-				       : 1;
+	if (msg->op == NUPA_OP_READ)
+		psns = nupa_packets(msg->reth.total_bytes, nupa_qp_mtu_bytes(qp));
+	if (msg->op != NUPA_OP_READ && msg->op != NUPA_OP_ATOMIC)
+		qp->answered_psns = 0;
+	else if (psns < ANSWERED_MAX - qp->answered_psns)
+		qp->answered_psns += psns;
+	else
+		qp->answered_psns = ANSWERED_MAX;
+	return psns;
 }
 
 bool nupa_responder_take(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload)

@@ -69,7 +69,7 @@ bool nupa_responder_send_ack(struct nupa_qp *qp)
 	msg->dest_qpn = qp->dest_qpn;
 	msg->src_qpn = qp->ibv.qp_num;
 	msg->psn = nupa_psn_of(qp->peer_incarnation, qp->expected_psn);
-	msg->ack_psn = nupa_psn_of(qp->peer_incarnation, nupa_psn_add(qp->expected_psn, 0xffffff));
+	msg->ack_psn = nupa_ack_psn(qp);
 	msg->length_bytes = 0;
 	nupa_channel_publish(qp->channel, msg, 0);
 	qp->ack_pending = qp->nak_pending = false;
@@ -177,6 +177,7 @@ void nupa_responder_reset(struct nupa_qp *qp)
 	qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
 	qp->recv_active = qp->recv_kept = qp->drop_message = qp->uc_met = false;
 	qp->jobs_head = qp->jobs_tail = qp->n_answers = 0;
+	qp->answered_psns = 0;
 	nupa_list_del(&qp->ack_link);
 	nupa_list_del(&qp->job_link);
 	qp->peer_incarnation = NUPA_PEER_UNKNOWN;

@@ -46,8 +46,7 @@ static inline void nupa_request_fill(struct nupa_qp *qp, struct nupa_msg *msg, u
 	msg->length_bytes = bytes;
 	if (qp->ack_pending && !qp->nak_pending) { /* piggyback */
 		msg->flags |= NUPA_F_ACK;
-		msg->ack_psn =
-		    nupa_psn_of(qp->peer_incarnation, nupa_psn_add(qp->expected_psn, 0xffffff));
+		msg->ack_psn = nupa_ack_psn(qp);
 		qp->ack_pending = false;
 		nupa_list_del(&qp->ack_link);
 	} else if (unlikely(qp->xrc)) {

@@ -111,6 +111,16 @@ void nupa_partner_prove(struct nupa_qp *qp);
 /* Requests found no answer: says so once, if P_Keys are the reason. */
 void nupa_partner_explain(const struct nupa_qp *qp);
 
+/* The last request that an acknowledgement names.  By a wire the responses to READs and atomics are
+ * their acknowledgements (IBTA 9.7.5.1.2): another one would stand for data that was lost. */
+static inline uint32_t nupa_ack_psn(const struct nupa_qp *qp)
+{
+	const uint32_t answered_psns = unlikely(qp->channel->wired) ? qp->answered_psns : 0;
+
+	return nupa_psn_of(qp->peer_incarnation,
+			   nupa_psn_add(qp->expected_psn, 0xffffff - answered_psns));
+}
+
 /* sq.c, requester.c, requester_answers.c */
 void nupa_requester_run(struct nupa_qp *qp);
 void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn);

@@ -15,6 +15,7 @@
 
 /* Of RC (IBTA 9.2). */
 #define BTH_WRITE_ONLY_IMM 0x0b
+#define BTH_READ_REQUEST 0x0c
 #define BTH_READ_RESPONSE 0x0d
 #define BTH_READ_RESPONSE_LAST 0x0f
 #define BTH_ACK 0x11

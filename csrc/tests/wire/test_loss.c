@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A network that loses, repeats, delays and changes packets: every request is executed once, with
  * all its bytes. */
+#include "engine/core/qp.h"
 #include "tests/wire/keeper.h"
 
 #include <string.h>
@@ -68,6 +69,53 @@ static void mix(struct lossy *lossy, uint32_t mtu_bytes)
 	if (!lossy->change)
 		CHECK_EQ(info.icrc_errors + info.malformed, 0);
 	wired_close(&wired);
+}
+
+/* PSNs of READs, half-open, and whether an acknowledgement named one. */
+static struct {
+	uint32_t from[ROUNDS], to[ROUNDS], n, acknowledged, acks;
+} reads;
+
+static bool notes_reads(struct lossy *lossy, uint32_t from, const uint8_t *bth)
+{
+	const uint32_t psn = (uint32_t)bth[9] << 16 | (uint32_t)bth[10] << 8 | bth[11];
+	const uint32_t bytes =
+	    (uint32_t)bth[24] << 24 | (uint32_t)bth[25] << 16 | (uint32_t)bth[26] << 8 | bth[27];
+
+	(void)lossy;
+	if (!from && bth[0] == BTH_READ_REQUEST && reads.n < ROUNDS) {
+		reads.from[reads.n] = psn;
+		reads.to[reads.n++] = psn + nupa_packets(bytes, 1024);
+	}
+	if (!from || bth[0] != BTH_ACK)
+		return false;
+	reads.acks++;
+	for (uint32_t i = 0; i < reads.n; i++)
+		reads.acknowledged += psn >= reads.from[i] && psn < reads.to[i];
+	return false;
+}
+
+/* IBTA 9.7.5.1.2.  rdma_rxe takes a READ for complete whose last PSN is acknowledged. */
+TEST(a_read_is_acknowledged_by_its_data_alone)
+{
+	struct lossy lossy = { .loses = notes_reads };
+	struct end_options options = end_defaults;
+	struct wired wired;
+	struct end *a;
+
+	options.timeout = 20;
+	wired_open_lossy(&wired, &options, 1024, &lossy);
+	a = wired.end_a;
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		end_start(a, IBV_WR_RDMA_WRITE, 1, 0, 3000);
+		end_start(a, IBV_WR_RDMA_READ, 2, 8192, 3000);
+		cq_expect(a->send_cq, 1, IBV_WC_SUCCESS);
+		cq_expect(a->send_cq, 2, IBV_WC_SUCCESS);
+	}
+	wired_close(&wired);
+	CHECK_EQ(reads.n, ROUNDS);
+	CHECK(reads.acks > 0);
+	CHECK_EQ(reads.acknowledged, 0);
 }
 
 TEST(without_loss)
