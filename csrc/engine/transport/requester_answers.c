@@ -187,11 +187,13 @@ bool nupa_requester_go_back(struct nupa_qp *qp, uint64_t index)
 	return true;
 }
 
-/* A NAK may be of an earlier pass, while the answers to the last one are under way: then the timer
- * alone ends the QP. */
-static bool is_at_last_try(const struct nupa_qp *qp)
+/* Whether a NAK of this psn, or what implies one, tells nothing new: it has come before, or may be
+ * of an earlier pass than the last one, whose answers are under way.  Then the timer alone ends the
+ * QP. */
+static bool is_stale_nak(const struct nupa_qp *qp, uint32_t psn)
 {
-	return !qp->psn_retries_left && qp->attr.retry_cnt && qp->retrying;
+	return (qp->went_back && nupa_psn_diff(qp->went_back_psn, psn) == 0) ||
+	       (!qp->psn_retries_left && qp->attr.retry_cnt && qp->retrying);
 }
 
 /* IBTA 9.7.6.2.2, an implied NAK: what comes shows that part of the response to this request got
@@ -201,7 +203,7 @@ static void response_lost(struct nupa_qp *qp, uint64_t index)
 	uint32_t psn = nupa_sq_wqe(&qp->sq, index)->first_psn;
 
 	if (!qp->channel->suspect || (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
-	    (qp->went_back && nupa_psn_diff(qp->went_back_psn, psn) == 0) || is_at_last_try(qp))
+	    is_stale_nak(qp, psn))
 		return;
 	nupa_count(&qp->engine->hw->packet_seq_err, 1);
 	qp->went_back = true;
@@ -276,9 +278,7 @@ void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg)
 		nupa_requester_ack(qp, nupa_psn_add(msg->psn, 0xffffff));
 	if ((qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD) ||
 	    (msg->syndrome == NUPA_NAK_NOT_READY && !is_oldest(qp, msg->psn)) ||
-	    (msg->syndrome == NUPA_NAK_PSN &&
-	     (is_at_last_try(qp) || (qp->went_back && /* the same one twice */
-				     nupa_psn_diff(qp->went_back_psn, msg->psn) == 0))) ||
+	    (msg->syndrome == NUPA_NAK_PSN && is_stale_nak(qp, msg->psn)) ||
 	    (!rewind_to(qp, nupa_psn_add(msg->psn, 0), msg->syndrome == NUPA_NAK_PSN) &&
 	     !refuses_begun(qp, msg)))
 		return;

@@ -12,6 +12,7 @@
 
 /* Shorter timeouts would measure the scheduler; adapters have such a limit as well. */
 #define TIMEOUT_MIN_NS UINT64_C(1000000)
+
 static uint64_t timeout_ns(const struct nupa_qp *qp)
 {
 	const uint64_t ns = (UINT64_C(4096) << qp->attr.timeout) * nupa_retry_times(qp);
