@@ -98,6 +98,7 @@ class Worker:
     cm_port: int = 0  #: where it listens for rdma_cm
     ended_by: str = ""  #: what the director did to it, if it did
     ended_ns: int = 0
+    died_ns: int = 0  #: when the director was told of it by the pidfd
     finished: bool = False
     stops: list[Stop] = field(default_factory=list)
     links: set[int] = field(default_factory=set)

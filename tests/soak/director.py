@@ -104,8 +104,9 @@ class Director:
 
     def _bury(self, worker: Worker) -> None:
         """Notes that its process has ended."""
+        worker.died_ns = time.monotonic_ns()
         if worker.ended_by == "kill":
-            self.figures.stalls_ms.append((time.monotonic_ns() - worker.ended_ns) / 1e6)
+            self.figures.stalls_ms.append((worker.died_ns - worker.ended_ns) / 1e6)
         self._selector.unregister(worker.pidfd)
         self._hear(worker)
         self._selector.unregister(worker.control)
@@ -249,7 +250,9 @@ class Director:
             and waited_ns < partner.worker.ended_ns
             and self._is_timed(link, partner.worker.ended_ns)
         ):
-            self.figures.notices_ms.append((ns - partner.worker.ended_ns) / 1e6)
+            # A partner that was told before us (died_ns is 0, or later) did not wait.
+            died_ns = partner.worker.died_ns or ns
+            self.figures.notices_ms.append(max(0, ns - died_ns) / 1e6)
 
     def _is_excused(self, link: Link, status: int) -> bool:
         """Tells whether an end may fail so while its partner lives."""

@@ -22,8 +22,9 @@ from .crew import Place, build, environment
 from .director import Director
 from .links import Figures, SoakError
 
-# p99 of the time from a death to the partner's completion, besides the machine's own time.  The
-# machine's time is the kernel's, from SIGKILL until it tells a process that waits for the death.
+# p99 of the time from a death, as the kernel tells it, to the partner's completion, besides the
+# machine's own time.  A dying process needs the processor, and so does its partner: the time from
+# SIGKILL until the kernel tells of a death is a measure of that wait.
 NOTICE_LIMIT_MS = 100.0
 
 
