@@ -37,7 +37,7 @@ test: test-c ## C and Python tests, without slow matrices and guests
 	@$(MAKE) --no-print-directory test-py
 
 # C tests wait half of their time, so clang-tidy runs beside them.  pytest runs alone.
-check: $(BUILD)/packages.test style $(BUILD)/pyverbs/built ## format, lint, types, layers, sanitizers, all tests: what CI runs
+check: $(BUILD)/packages.test style $(BUILD)/pyverbs/built ## format, lint, types, layers, sanitizers, all tests
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target NICE="nice -n 19" tidy check-c
 	@NUPA_THOROUGH=1 $(MAKE) --no-print-directory test-py TESTS="not vm and not alone"
 	@$(MAKE) --no-print-directory smoke
@@ -131,10 +131,11 @@ style: $(VENV)/installed.dev $(BUILD)/no-warnings
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+TIDY_ARGS ?=
 tidy: $(VENV)/installed.dev $(BUILD)/no-warnings
 	@echo clang-tidy
 	@printf '%s\n' $(filter %.c,$(C_FILES)) | $(NICE) xargs -P $(JOBS) -n 1 \
-		$(BIN)/clang-tidy -p $(BUILD)/dev --quiet 2>$(BUILD)/tidy.log \
+		$(BIN)/clang-tidy -p $(BUILD)/dev --quiet $(TIDY_ARGS) 2>$(BUILD)/tidy.log \
 		|| { cat $(BUILD)/tidy.log; false; }
 
 # TSan of older compilers does not start where the kernel randomises mmap by more bits than it knows.

@@ -43,10 +43,12 @@ for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
 #: Matrices of real programs and long runs, below tests/: `make check` has them, `make test` not.
 SLOW = (
     "browser/",
+    "cross/test_collectives.py",
     "ecosystem/",
     "net/traffic/test_bulk.py",
     "net/measure/test_benchmarks.py",
     "net/traffic/test_outages.py",
+    "net/traffic/test_rdma_and_tcp.py",
     "packet/replay/test_captures.py",
     "programs/pages/",
     "programs/verbs/test_busy.py",
@@ -56,13 +58,20 @@ SLOW = (
     "trunk/test_deaths.py",
     "trunk/test_devices.py",
     "trunk/test_programs.py",
+    "trunk/test_start.py",
+    "unit/collectives/test_docs.py",
     "unit/cxl/fm/test_soak.py",
     "unit/measure/test_command.py",
     "unit/measure/test_suite.py",
     "unit/fabric/test_fault_mixtures.py",
     "unit/packet/test_transport.py",
-    "wire/programs/test_rdmacm.py",
-    "wire/programs/test_rsockets.py",
+    "unit/model/test_command.py",
+    "unit/model/test_validate.py",
+    "wire/programs/",
+    "wire/test_capture.py",
+    "wire/test_losses.py",
+    "wire/test_mtu.py",
+    "wire/test_raw.py",
 )
 #: Of tests of real processes `make test` takes the mover that the engine chooses, and ourselves.
 OTHER_WAYS = {"cma", "relay", "pool", "denied", "nobody"}
