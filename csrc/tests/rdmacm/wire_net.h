@@ -48,5 +48,7 @@ uint32_t net_sent(struct net *net, int from, enum nupa_cm_attribute attribute);
 void net_last(struct net *net, int from, enum nupa_cm_attribute attribute, struct nupa_cm_mad *mad);
 /* Gives a side a datagram, as if the network had brought it. */
 void net_inject(struct net *net, int to, const uint8_t mad[NUPA_CM_MAD_BYTES]);
+/* For `copies`: no datagram arrives. */
+uint32_t net_lose_all(struct net *net, int from, const struct nupa_cm_mad *mad);
 
 #endif
