@@ -412,7 +412,7 @@ static void measure_latency(struct nupa_fabric *fabric, const struct bench_optio
 			set_rate(fabric, 1, beside == RATED || beside == TABLE ? rates[1] : 0);
 			__atomic_store_n(&neighbour->run, beside >= RATED, __ATOMIC_RELEASE);
 			usleep(20000); /* what was posted before is done */
-			play(&end, game, seconds / TURNS / BESIDES, &times[beside]);
+			play(&end, game, seconds / (TURNS * (double)BESIDES), &times[beside]);
 		}
 	}
 	__atomic_store_n(&neighbour->run, 2, __ATOMIC_RELEASE);

@@ -111,24 +111,25 @@ static int enable_writes(struct guest *guest, int device)
 
 static int route_interrupt(struct guest *guest, int device)
 {
-	struct {
-		struct vfio_irq_set set;
-		int32_t event;
+	const int32_t event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	union {
+		struct vfio_irq_set set; /* its data is the event */
+		uint8_t bytes[sizeof(struct vfio_irq_set) + sizeof(event)];
 	} order = {
 		.set = {
-			.argsz = sizeof(order),
+			.argsz = sizeof(order.bytes),
 			.flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER,
 			.index = VFIO_PCI_MSIX_IRQ_INDEX,
 			.count = 1,
 		},
-		.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
 	};
 
-	if (order.event < 0)
+	if (event < 0)
 		return guest_fails(guest, "cannot make an eventfd");
+	memcpy(order.bytes + sizeof(order.set), &event, sizeof(event));
 	if (ioctl(device, VFIO_DEVICE_SET_IRQS, &order))
 		return guest_fails(guest, "VFIO provides no MSI-X");
-	guest->bell.event = order.event;
+	guest->bell.event = event;
 	return 0;
 }
 

@@ -197,10 +197,11 @@ static void send_probe(struct nupa_kept *wire, uint64_t now_ns)
 {
 	struct nupa_keeper *keeper = wire->keeper;
 	struct nupa_cm_mad mad = { .attribute = NUPA_CM_DREQ };
-	struct probe_data data = { .word = WORD };
+	struct probe_data data = { 0 };
 	uint8_t bytes[NUPA_CM_MAD_BYTES];
 	const uint16_t port = keeper->errors_port ? keeper->errors_port : NUPA_WIRE_UDP_PORT;
 
+	memcpy(data.word, WORD, sizeof(data.word));
 	memcpy(data.src, keeper->local, 16);
 	memcpy(data.dst, wire->remote, 16);
 	data.src_port[0] = (uint8_t)(port >> 8);

@@ -45,7 +45,7 @@ static void acknowledge(struct nupa_cm_id *id, enum cm_mra which)
 {
 	id->sent.delays = true;
 	if (!id->sent.owed)
-		cm_send(id->engine, id->peer, CM_MRA, which, id->remote, id->local, NULL);
+		cm_send(id->engine, id->peer, CM_MRA, (uint8_t)which, id->remote, id->local, NULL);
 }
 
 void cm_request_again(struct nupa_cm_id *id, uint8_t message)

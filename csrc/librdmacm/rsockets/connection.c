@@ -91,7 +91,7 @@ static struct rdma_conn_param parameters(const struct rs_wire_hello *hello)
 
 static int request(struct rsocket *rs)
 {
-	struct rs_wire_hello hello;
+	struct rs_wire_hello hello = { 0 };
 	struct rdma_conn_param param = parameters(&hello);
 
 	if (rs_create_transport(rs, rs->id))
@@ -212,7 +212,7 @@ void rs_take_events(struct rsocket *rs)
 static int take_over(struct rsocket *rs, const struct rsocket *listener, struct rdma_cm_id *id,
 		     const struct rs_wire_hello *theirs)
 {
-	struct rs_wire_hello hello;
+	struct rs_wire_hello hello = { 0 };
 	struct rdma_conn_param param = parameters(&hello);
 
 	rs->options = listener->options;

@@ -24,7 +24,7 @@ static uint64_t place(uint64_t *seed, uint64_t *bytes)
 	*bytes = (random >> 24) % 200;
 	if (random & 1 << 21) { /* whole lines */
 		at -= at % 64;
-		*bytes = 64 << ((random >> 24) % 3);
+		*bytes = UINT64_C(64) << ((random >> 24) % 3);
 	}
 	if (*bytes > COHERENT_BYTES - at)
 		*bytes = COHERENT_BYTES - at;
