@@ -135,6 +135,8 @@ void nupa_sq_made_progress(struct nupa_qp *qp)
 /* --- peers that take nothing --------------------------------------------------------- */
 
 #define PATIENCE_NS UINT64_C(1000000000)
+/* To another machine besides: TCP repeats what an outage took after up to twice the outage. */
+#define TRUNK_PATIENCE_NS UINT64_C(4000000000)
 /* Longer than a peer has patience with its program (backlog.c). */
 #define BACKLOG_PATIENCE_NS UINT64_C(200000000)
 /* No message waits longer than this, however slowly its peer goes on. */
@@ -166,11 +168,15 @@ static bool moved_lately(struct nupa_channel *channel, struct nupa_stall *stall,
 	return now_ns - stall->since_ns < patience_ns;
 }
 
-/* How much longer a message may take than without faults: what holds it back on its way. */
-static uint64_t slowest_ns(const struct nupa_engine *engine, uint64_t now_ns)
+/* How much longer a message may take than without faults, and to another machine: what holds it
+ * back on its way. */
+static uint64_t slowest_ns(const struct nupa_channel *channel, uint64_t now_ns)
 {
-	uint64_t most_ns = 0;
+	const struct nupa_engine *engine = channel->engine;
+	uint64_t most_ns = channel->trunked ? TRUNK_PATIENCE_NS : 0;
 
+	if (!channel->faulty)
+		return most_ns;
 	for (uint32_t i = 0; i < NUPA_FAULTS_MAX; i++) {
 		const struct nupa_fault_view *view = &engine->faults->views[i];
 		uint64_t ns = 0, free_ns;
@@ -191,7 +197,7 @@ bool nupa_stall_waits(struct nupa_qp *qp, struct nupa_channel *channel, bool bac
 {
 	struct nupa_engine *engine = qp->engine;
 	uint64_t now_ns = engine->now_ns();
-	uint64_t slow_ns = channel->faulty ? slowest_ns(engine, now_ns) : 0;
+	uint64_t slow_ns = slowest_ns(channel, now_ns);
 	bool moves;
 
 	if (backlogged) {

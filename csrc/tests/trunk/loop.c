@@ -35,6 +35,7 @@ struct place {
 struct loop {
 	pthread_mutex_t mutex;
 	uintptr_t next_link;
+	bool held;
 	struct place places[LOOP_MACHINES];
 };
 
@@ -131,12 +132,18 @@ static void loop_close(struct nupa_carrier *carrier, void *link)
 	pthread_mutex_unlock(&place->loop->mutex);
 }
 
+/* With the mutex. */
+static bool is_held(const struct place *place)
+{
+	return place->loop->held && place->first && place->first->kind == LOOP_PACKET;
+}
+
 static struct item *take(struct place *place)
 {
 	struct item *item;
 
 	pthread_mutex_lock(&place->loop->mutex);
-	item = place->first;
+	item = is_held(place) ? NULL : place->first;
 	if (item) {
 		place->first = item->next;
 		if (!place->first)
@@ -185,7 +192,7 @@ static bool loop_arm(struct nupa_carrier *carrier)
 	bool empty;
 
 	pthread_mutex_lock(&place->loop->mutex);
-	empty = !place->first;
+	empty = !place->first || is_held(place);
 	pthread_mutex_unlock(&place->loop->mutex);
 	return empty;
 }
@@ -275,6 +282,17 @@ void loop_join(struct loop *loop, uint32_t machine)
 {
 	pthread_mutex_lock(&loop->mutex);
 	loop->places[machine].cut = false;
+	pthread_mutex_unlock(&loop->mutex);
+}
+
+void loop_hold(struct loop *loop, bool held)
+{
+	pthread_mutex_lock(&loop->mutex);
+	loop->held = held;
+	for (uint32_t i = 0; i < LOOP_MACHINES && !held; i++)
+		if (loop->places[i].open)
+			CHECK_EQ(write(loop->places[i].event, &(uint64_t){ 1 }, sizeof(uint64_t)),
+				 sizeof(uint64_t));
 	pthread_mutex_unlock(&loop->mutex);
 }
 

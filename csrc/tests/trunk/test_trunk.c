@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Two machines and the trunk between them: programs do what they do on one machine. */
+#include "engine/channel/channel.h"
+#include "engine/core/engine.h"
+#include "segment/slot/counters.h"
 #include "segment/slot/machine.h"
 #include "tests/trunk/two.h"
 
@@ -9,6 +12,7 @@
 #include <unistd.h>
 
 #define SMALL_BYTES 8u
+#define MANY (4 * TEST_RING_LINES)
 #define LARGE_BYTES 200000u /* several times the DMA ring */
 
 static void send_one(struct end *from, struct end *to, uint32_t bytes, uint32_t seed)
@@ -213,6 +217,81 @@ TEST(a_second_trunk_of_a_machine_is_refused)
 	}
 	CHECK_CHILD(child);
 	two_free(two);
+}
+
+/* --- outages that the network survives ------------------------------------------------- */
+
+/* The queue pair has waited for so much longer than before. */
+static void age(struct end *end, uint64_t ns)
+{
+	struct nupa_qp *qp = container_of(end->qp, struct nupa_qp, ibv);
+
+	nupa_engine_lock(qp->engine);
+	CHECK_EQ(qp->wait, NUPA_WAIT_RING);
+	qp->channel->full.since_ns -= ns;
+	qp->wait_deadline_ns -= ns;
+	nupa_engine_unlock(qp->engine);
+}
+
+/* Until nothing more completes. */
+static uint64_t complete_sends(struct end *end, uint64_t first)
+{
+	struct ibv_wc wc;
+
+	for (uint32_t empty = 0; empty < 1000; empty++) {
+		while (nupa_poll_cq(end->send_cq, 1, &wc) == 1) {
+			CHECK_EQ(wc.wr_id, first);
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+			first++;
+			empty = 0;
+		}
+	}
+	return first;
+}
+
+/* Messages of UC, of which most find the ring full, while the network brings none: how many are
+ * lost when it does again after so much time. */
+static uint64_t lost_in_outage(uint64_t ns)
+{
+	struct end_options options = end_defaults;
+	struct two *two = two_up(false);
+	uint64_t sent, lost;
+	struct nupa_hw_counters counters;
+	struct end *a, *b;
+
+	options.type = IBV_QPT_UC;
+	options.send_wr = options.recv_wr = MANY;
+	options.send_cqe = options.recv_cqe = MANY;
+	two_connect(two, &options, &a, &b);
+	send_one(a, b, SMALL_BYTES, 1);
+	for (uint64_t i = 0; i < MANY; i++)
+		end_post_recv(b, i, 0, SMALL_BYTES);
+	loop_hold(two->loop, true);
+	for (uint64_t i = 0; i < MANY; i++)
+		end_start(a, IBV_WR_SEND, i, 0, SMALL_BYTES);
+	sent = complete_sends(a, 0);
+	CHECK(sent < MANY);
+	age(a, ns);
+	sent = complete_sends(a, sent);
+	loop_hold(two->loop, false);
+	CHECK_EQ(nupa_fabric_hw_counters(two->machines[0].fabric, 0, &counters), 0);
+	lost = counters.tx_no_room;
+	for (uint64_t i = 0; i < MANY - lost; i++)
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+	CHECK_EQ(complete_sends(a, sent), MANY);
+	pair_close(a, b);
+	two_free(two);
+	return lost;
+}
+
+TEST(uc_loses_nothing_in_an_outage_of_the_network_that_ends_soon)
+{
+	CHECK_EQ(lost_in_outage(4000 * MS), 0);
+}
+
+TEST(uc_waits_for_a_network_no_longer_than_it_says)
+{
+	CHECK(lost_in_outage(5000 * MS) > 0);
 }
 
 TEST(a_trunk_with_nothing_to_do_sleeps)
