@@ -23,6 +23,8 @@ from tests.trunk.lab import Cluster
 SHORT_NS = (SECOND // 50, SECOND // 2)
 #: Around the time after which trunks give each other up (SILENT_NS of csrc/trunk/peer.c).
 LONG_NS = (5 * SECOND, 13 * SECOND)
+#: From its begin on: by then trunks have heard each other again, or have given each other up.
+DECIDED_NS = 11 * SECOND
 #: After a short outage, until TCP has sent again; after another, until all that it ended is told.
 SHORT_REST_NS, REST_NS = 3 * SECOND, HUNG_NS + 2 * SECOND
 JOIN_NS = 60 * SECOND
@@ -149,7 +151,7 @@ class TrunkDirector(Director):
 
     def _unplug_long(self, now_ns: int) -> None:
         outage = self._begin(1, True, now_ns)
-        self._unplug(outage, self._random.randint(*LONG_NS), self._join)
+        self._unplug(outage, self._random.randint(*LONG_NS), self._join_when_decided)
 
     def _unplug(self, outage: Outage, for_ns: int, then: Callable[[Outage], None]) -> None:
         machines = [each for each in self._lab.machines if each.space.number in outage.sites]
@@ -173,6 +175,10 @@ class TrunkDirector(Director):
 
     def _kill_two_trunks(self, now_ns: int) -> None:
         self._kill_trunks(now_ns, 2)
+
+    def _join_when_decided(self, outage: Outage) -> None:
+        """Makes no connections by trunks that hear nothing, but have yet to give each other up."""
+        self._later.append((outage.from_ns + DECIDED_NS, lambda _: self._join(outage)))
 
     def _join(self, outage: Outage) -> None:
         """Starts what is missing as a user does, and waits until all are joined."""
