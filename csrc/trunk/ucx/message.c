@@ -87,21 +87,30 @@ static void packet_received(void *request, nupa_ucs_status status,
 	receive->link->ucx->api.ucp_request_free(request);
 }
 
-bool ucx_post(struct receive *receive)
+/* Its request, which *done* frees, also before this returns; or an error. */
+static void *receive_bytes(struct ucx *ucx, void *bytes, size_t n, uint64_t tag,
+			   void (*done)(void *, nupa_ucs_status,
+					const struct nupa_ucp_tag_recv_info *, void *),
+			   void *arg)
 {
 	const struct nupa_ucp_request_param param = {
 		.op_attr_mask =
 		    NUPA_UCP_OP_CALLBACK | NUPA_UCP_OP_USER_DATA | NUPA_UCP_OP_NO_IMM_CMPL,
-		.cb.recv = packet_received,
-		.user_data = receive,
+		.cb.recv = done,
+		.user_data = arg,
 	};
+
+	return ucx->api.ucp_tag_recv_nbx(ucx->worker, bytes, n, tag, TAG_ALL, &param);
+}
+
+bool ucx_post(struct receive *receive)
+{
 	struct link *link = receive->link;
 	void *request;
 
 	receive->done = false;
-	request =
-	    link->ucx->api.ucp_tag_recv_nbx(link->ucx->worker, receive->data, sizeof(receive->data),
-					    TAG_OF(link->ours), TAG_ALL, &param);
+	request = receive_bytes(link->ucx, receive->data, sizeof(receive->data), TAG_OF(link->ours),
+				packet_received, receive);
 	if (NUPA_UCS_PTR_IS_ERR(request))
 		return false;
 	if (!receive->done) /* else it has been freed */
@@ -122,18 +131,12 @@ static void challenge_received(void *request, nupa_ucs_status status,
 
 bool ucx_await_challenge(struct ucx *ucx)
 {
-	const struct nupa_ucp_request_param param = {
-		.op_attr_mask =
-		    NUPA_UCP_OP_CALLBACK | NUPA_UCP_OP_USER_DATA | NUPA_UCP_OP_NO_IMM_CMPL,
-		.cb.recv = challenge_received,
-		.user_data = ucx,
-	};
 	void *request;
 
 	if (ucx->challenge_request || ucx->challenged)
 		return true;
-	request = ucx->api.ucp_tag_recv_nbx(ucx->worker, &ucx->challenge, sizeof(ucx->challenge),
-					    TAG_CHALLENGE, TAG_ALL, &param);
+	request = receive_bytes(ucx, &ucx->challenge, sizeof(ucx->challenge), TAG_CHALLENGE,
+				challenge_received, ucx);
 	if (NUPA_UCS_PTR_IS_ERR(request))
 		return false;
 	if (!ucx->challenged)
