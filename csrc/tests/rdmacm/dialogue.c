@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-void dialogue_far_text(const struct dialogue *s, bool ipv6, int side, char text[INET6_ADDRSTRLEN])
+void dialogue_far_text(bool ipv6, int side, char text[INET6_ADDRSTRLEN])
 {
-	(void)s;
 	snprintf(text, INET6_ADDRSTRLEN, ipv6 ? "2001:db8::%d" : "192.0.2.%d", side + 1);
 }
 
@@ -16,7 +15,7 @@ struct dialogue dialogue_open(enum rdma_port_space ps, bool ipv6, const char *at
 	struct dialogue s = { .net = net_open(ipv6, 1024, 1024) };
 	char far[INET6_ADDRSTRLEN];
 
-	dialogue_far_text(&s, ipv6, 1, far);
+	dialogue_far_text(ipv6, 1, far);
 	s.listener = cm_listener(&s.net->side[1], ps, at);
 	s.client = cm_id(&s.net->side[0], ps);
 	cm_resolve(&s.net->side[0], s.client, to ? to : far, cm_port(s.listener));
@@ -81,13 +80,18 @@ void dialogue_hear(struct dialogue *s)
 	cm_make_qp(&s->net->side[1], s->server);
 }
 
+void dialogue_expect_established(const struct dialogue *s)
+{
+	cm_expect_ack(dialogue_active(s), s->client, RDMA_CM_EVENT_ESTABLISHED, 0);
+	cm_expect_ack(dialogue_passive(s), s->server, RDMA_CM_EVENT_ESTABLISHED, 0);
+}
+
 void dialogue_establish(struct dialogue *s)
 {
 	dialogue_ask(s, "");
 	dialogue_hear(s);
 	CHECK_EQ(rdma_accept(s->server, NULL), 0);
-	cm_expect_ack(dialogue_active(s), s->client, RDMA_CM_EVENT_ESTABLISHED, 0);
-	cm_expect_ack(dialogue_passive(s), s->server, RDMA_CM_EVENT_ESTABLISHED, 0);
+	dialogue_expect_established(s);
 }
 
 void dialogue_end(struct dialogue *s)

@@ -204,8 +204,7 @@ TEST(what_comes_again_while_a_program_takes_long_is_acknowledged)
 	CHECK_EQ(rdma_accept(s.server, NULL), 0);
 	net_settle(s.net);
 	check_acknowledgement(&s, 0, NUPA_CM_REP, NUPA_CM_ABOUT_REP);
-	cm_expect_ack(dialogue_active(&s), s.client, RDMA_CM_EVENT_ESTABLISHED, 0);
-	cm_expect_ack(dialogue_passive(&s), s.server, RDMA_CM_EVENT_ESTABLISHED, 0);
+	dialogue_expect_established(&s);
 	dialogue_end(&s);
 	dialogue_close(&s);
 }

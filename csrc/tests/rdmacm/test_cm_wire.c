@@ -35,8 +35,8 @@ static void check_ends(struct dialogue *s, bool ipv6)
 	char near[INET6_ADDRSTRLEN], far[INET6_ADDRSTRLEN];
 	const struct ibv_qp_attr ours = attr_of(s->client), theirs = attr_of(s->server);
 
-	dialogue_far_text(s, ipv6, 0, near);
-	dialogue_far_text(s, ipv6, 1, far);
+	dialogue_far_text(ipv6, 0, near);
+	dialogue_far_text(ipv6, 1, far);
 	CHECK(has_address(rdma_get_local_addr(s->client), near));
 	CHECK(has_address(rdma_get_local_addr(s->server), far));
 	CHECK(has_address(rdma_get_peer_addr(s->server), near));
@@ -74,8 +74,7 @@ static void connection(bool ipv6, const char *at, const char *to)
 	CHECK_EQ(rdma_ack_cm_event(event), 0);
 	cm_make_qp(&s.net->side[1], s.server);
 	CHECK_EQ(rdma_accept(s.server, NULL), 0);
-	cm_expect_ack(dialogue_active(&s), s.client, RDMA_CM_EVENT_ESTABLISHED, 0);
-	cm_expect_ack(dialogue_passive(&s), s.server, RDMA_CM_EVENT_ESTABLISHED, 0);
+	dialogue_expect_established(&s);
 	check_ends(&s, ipv6);
 	dialogue_end(&s);
 	net_last(s.net, 0, NUPA_CM_REQ, &req);
@@ -172,8 +171,7 @@ TEST(a_listener_that_comes_soon_is_found)
 	net_pass(s.net, 10000000);
 	dialogue_hear(&s);
 	CHECK_EQ(rdma_accept(s.server, NULL), 0);
-	cm_expect_ack(dialogue_active(&s), s.client, RDMA_CM_EVENT_ESTABLISHED, 0);
-	cm_expect_ack(dialogue_passive(&s), s.server, RDMA_CM_EVENT_ESTABLISHED, 0);
+	dialogue_expect_established(&s);
 	dialogue_end(&s);
 	dialogue_close(&s);
 }
