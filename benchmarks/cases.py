@@ -123,6 +123,14 @@ def _many_qps(key: str, scale: float) -> Callable[[Bench], float]:
     return measure
 
 
+def _many_regions(key: str, scale: float) -> Callable[[Bench], float]:
+    def measure(bench: Bench) -> float:
+        values = raw.run("many_regions", cpus=bench.cpus, seconds=2 * _RAW_SECONDS)
+        return float(values[key]) * scale
+
+    return measure
+
+
 def _event_round_trip_us(bench: Bench) -> float:
     return 2 * _latency_us("send", None, 20_000, "-e")(bench)
 
@@ -326,6 +334,14 @@ CASES = (
     ),
     Case("1,024 QPs: resident, each", "KiB", no_more(16), _many_qps("kib_each", 1.0)),
     Case("QPs made and connected", "/s", no_less(10_000), _many_qps("connects_per_s", 1.0)),
+    Case(
+        "100,000 regions: WRITE 8 B by turns",
+        "µs",
+        no_more(0.1),
+        _many_regions("many_ns", 1e-3),
+        "64 regions",
+        _many_regions("few_ns", 1e-3),
+    ),
     Case("nupa.verbs: post and poll one", "µs", no_more(4), _python("one_ns", 1e-3)),
     Case("nupa.verbs: each of 64", "ns", no_more(150), _python("each_of_64_ns", 1.0)),
     Case("attach of a process", "ms", no_more(5), _python("attach_ns", 1e-6)),

@@ -42,4 +42,78 @@ static inline struct nupa_fabric *bench_fabric(const char *program,
 	return fabric;
 }
 
+_Noreturn static inline void bench_fail(const char *program, const char *what)
+{
+	fprintf(stderr, "%s: %s: %s\n", program, what, strerror(errno));
+	exit(1);
+}
+
+static inline struct ibv_context *bench_open_host(const char *program, struct nupa_fabric *fabric,
+						  int host)
+{
+	char why[512] = "";
+	struct ibv_context *context =
+	    nupa_open_host(fabric, host, NUPA_MOVER_NONE, why, sizeof(why));
+
+	if (!context) {
+		fprintf(stderr, "%s: %s\n", program, why);
+		exit(1);
+	}
+	return context;
+}
+
+/* An RC QP in INIT, for WRITEs and SENDs, with *depth* requests of each kind. */
+static inline struct ibv_qp *bench_make_qp(const char *program, struct ibv_pd *pd,
+					   struct ibv_cq *cq, uint32_t depth)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_send_wr = depth,
+			 .max_recv_wr = depth,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
+				    .port_num = 1,
+				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_qp *qp = nupa_create_qp(pd, &init);
+
+	if (!qp ||
+	    nupa_modify_qp(qp, &attr,
+			   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+		bench_fail(program, "ibv_create_qp");
+	return qp;
+}
+
+/* From INIT to RTS, with this QP of that host. */
+static inline void bench_connect_qp(const char *program, struct ibv_qp *qp, uint32_t qpn, int host)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_4096,
+		.dest_qp_num = qpn,
+		.min_rnr_timer = 1,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 1 } },
+	};
+	uint8_t *raw = attr.ah_attr.grh.dgid.raw;
+
+	raw[10] = raw[11] = 0xff; /* ::ffff:10.0.0.N */
+	raw[12] = 10;
+	raw[15] = (uint8_t)(1 + host);
+	if (nupa_modify_qp(qp, &attr,
+			   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+		bench_fail(program, "to RTR");
+	attr.qp_state = IBV_QPS_RTS;
+	if (nupa_modify_qp(qp, &attr,
+			   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
+		bench_fail(program, "to RTS");
+}
+
 #endif

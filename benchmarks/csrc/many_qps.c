@@ -28,20 +28,14 @@ struct end {
 
 _Noreturn static void fail(const char *what)
 {
-	fprintf(stderr, "many_qps: %s: %s\n", what, strerror(errno));
-	exit(1);
+	bench_fail("many_qps", what);
 }
 
 static void open_end(struct end *end, struct nupa_fabric *fabric, struct meeting *meeting)
 {
-	char why[512] = "";
 	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
-	end->context = nupa_open_host(fabric, end->me, NUPA_MOVER_NONE, why, sizeof(why));
-	if (!end->context) {
-		fprintf(stderr, "many_qps: %s\n", why);
-		exit(1);
-	}
+	end->context = bench_open_host("many_qps", fabric, end->me);
 	end->memory = bench_map(QPS * 64u, false);
 	end->pd = nupa_alloc_pd(end->context);
 	end->cq = nupa_create_cq(end->context, (int)(QPS * DEPTH), NULL, NULL, 0);
@@ -56,53 +50,13 @@ static void open_end(struct end *end, struct nupa_fabric *fabric, struct meeting
 
 static void make_qp(struct end *end, uint32_t i, struct meeting *meeting)
 {
-	struct ibv_qp_init_attr init = {
-		.send_cq = end->cq,
-		.recv_cq = end->cq,
-		.cap = { .max_send_wr = DEPTH,
-			 .max_recv_wr = DEPTH,
-			 .max_send_sge = 1,
-			 .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC,
-	};
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
-				    .port_num = 1,
-				    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
-
-	end->qp[i] = nupa_create_qp(end->pd, &init);
-	if (!end->qp[i] ||
-	    nupa_modify_qp(end->qp[i], &attr,
-			   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
-		fail("ibv_create_qp");
+	end->qp[i] = bench_make_qp("many_qps", end->pd, end->cq, DEPTH);
 	meeting->qpn[end->me][i] = end->qp[i]->qp_num;
 }
 
 static void connect_qp(struct end *end, uint32_t i, const struct meeting *meeting)
 {
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_4096,
-		.dest_qp_num = meeting->qpn[!end->me][i],
-		.min_rnr_timer = 1,
-		.timeout = 14,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = 1 } },
-	};
-	uint8_t *raw = attr.ah_attr.grh.dgid.raw;
-
-	raw[10] = raw[11] = 0xff; /* ::ffff:10.0.0.N */
-	raw[12] = 10;
-	raw[15] = (uint8_t)(1 + !end->me);
-	if (nupa_modify_qp(end->qp[i], &attr,
-			   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
-		fail("to RTR");
-	attr.qp_state = IBV_QPS_RTS;
-	if (nupa_modify_qp(end->qp[i], &attr,
-			   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
-		fail("to RTS");
+	bench_connect_qp("many_qps", end->qp[i], meeting->qpn[!end->me][i], !end->me);
 }
 
 /* 8 B WRITEs to the peer by turns over n QPs, for so long: a second. */
