@@ -12,18 +12,17 @@
  * long as the entry's first word is the same. */
 struct nupa_window {
 	uint64_t word; /* key | changes << 32; 0: nothing here */
-	const struct nupa_mr_entry *entry;
 	uint64_t iova;
 	uint64_t length;
 	uint8_t *base; /* where iova is in our memory; NULL: only `va`, for process_vm_... */
 	uint64_t va;   /* where iova is in the owner's */
+	struct nupa_mapping *mapping; /* of the owner's memfd, where base is; NULL: of none */
 	uint32_t access;
 	uint32_t pd;
 	uint32_t qpn; /* where pd is 0: the only QP it works on */
-	bool mapped;  /* base belongs to a mapping of the owner's memfd, ours to unmap */
+	uint32_t pad;
 };
-
-#define NUPA_WINDOWS 256u /* of one peer; a power of two */
+NUPA_ASSERT_SIZE(struct nupa_window, 64);
 
 /* --- channels ------------------------------------------------------------------------ */
 
@@ -82,12 +81,15 @@ struct nupa_channel {
 	bool
 	    fence; /* the owner of the peer slot cannot membarrier, or we cannot be reached by it */
 	uint32_t rung; /* MACHINES: for which of the peer's sleeps we rang last (bell.h) */
-	struct nupa_window *windows; /* NUPA_WINDOWS of them, by MR index; NULL: none yet */
-	int shared_fd;               /* the peer's memfd, opened; -1: not */
-	uint32_t shared_fd_seen;     /* slot.shared_fd when we tried last */
-	uint64_t shared_bytes;       /* its size */
-	struct nupa_list refusals;   /* struct nupa_refusal */
-	struct nupa_channel *older;  /* broken ones to the same slot */
+	struct nupa_window *windows;    /* by the index of their keys; NULL: none yet */
+	uint32_t n_windows;             /* room there; a power of two, or 0 */
+	uint32_t windows_swept;         /* how many were looked at whether their region is there */
+	struct nupa_mapping **mappings; /* mapping.c */
+	int shared_fd;                  /* the peer's memfd, opened; -1: not */
+	uint32_t shared_fd_seen;        /* slot.shared_fd when we tried last */
+	uint64_t shared_bytes;          /* its size */
+	struct nupa_list refusals;      /* struct nupa_refusal */
+	struct nupa_channel *older;     /* broken ones to the same slot */
 };
 
 /* --- calls --------------------------------------------------------------------------- */
@@ -217,13 +219,34 @@ static inline void nupa_hazard_announce(struct nupa_engine *engine,
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
+/* Its key, and what has changed with it. */
+static inline uint64_t nupa_mr_entry_word(const struct nupa_mr_entry *entry)
+{
+	return nupa_load_acquire((const uint64_t *)(const void *)entry);
+}
+
 /* P4: announce, then look.  The owner's dereg clears the key and then looks for us.  So if the key
  * is there, dereg waits until we are done: the region and its memory stay. */
 static inline bool nupa_window_enter(struct nupa_engine *engine, const struct nupa_channel *channel,
 				     const struct nupa_window *window, uint32_t rkey)
 {
-	nupa_hazard_announce(engine, channel, (rkey >> NUPA_KEY_VARIANT_BITS) + 1);
-	return nupa_load_acquire((const uint64_t *)(const void *)window->entry) == window->word;
+	uint32_t index = rkey >> NUPA_KEY_VARIANT_BITS;
+
+	nupa_hazard_announce(engine, channel, index + 1);
+	return nupa_mr_entry_word(&channel->peer_mrs[index]) == window->word;
+}
+
+/* The window of this key, if there is one: valid or not. */
+static inline struct nupa_window *nupa_window_find(const struct nupa_channel *channel,
+						   uint32_t rkey)
+{
+	uint32_t index = rkey >> NUPA_KEY_VARIANT_BITS;
+	struct nupa_window *window;
+
+	if (unlikely(index >= channel->n_windows))
+		return NULL;
+	window = &channel->windows[index];
+	return likely((uint32_t)window->word == rkey) ? window : NULL;
 }
 
 static inline void nupa_window_leave(struct nupa_engine *engine)

@@ -2,18 +2,17 @@
  * Windows: peers' regions as we found them.  A region of the pool, of this process or of the peer's
  * memfd is plain memory here.  Any other region is an address for process_vm_readv and
  * process_vm_writev.  The peer's tables are not trusted (layout.h I5): the worst that they can do
- * is to fail a transfer. */
+ * is to fail a transfer.
+ *
+ * A peer's windows are a table by the index of the key, as large as the keys that were used need.
+ */
 #define _GNU_SOURCE
-#include "engine/channel/channel.h"
+#include "engine/channel/mapping.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define PAGE_MASK (NUPA_PAGE_BYTES - 1)
+#define WINDOWS_MIN 64u /* a power of two: a page of them */
+#define SWEPT_AT_ONCE 8u
 
 /* A sum of products with odd numbers: each change of one word shows. */
 uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry)
@@ -30,57 +29,64 @@ uint32_t nupa_mr_entry_check(const struct nupa_mr_entry *entry)
 	return (uint32_t)(sum >> 32);
 }
 
-static void window_close(struct nupa_window *window)
+static const struct nupa_mr_entry *entry_of(const struct nupa_channel *channel, uint32_t rkey)
 {
-	if (window->mapped) {
-		uintptr_t at = (uintptr_t)window->base & ~(uintptr_t)PAGE_MASK;
-		uintptr_t end = (uintptr_t)window->base + window->length;
+	return &channel->peer_mrs[rkey >> NUPA_KEY_VARIANT_BITS];
+}
 
-		munmap((void *)at, end - at);
-	}
+static void window_close(struct nupa_channel *channel, struct nupa_window *window)
+{
+	if (window->mapping)
+		nupa_mapping_put(channel, window->mapping);
 	*window = (struct nupa_window){ 0 };
 }
 
 void nupa_window_forget(struct nupa_channel *channel)
 {
-	for (uint32_t i = 0; channel->windows && i < NUPA_WINDOWS; i++)
-		window_close(&channel->windows[i]);
-	free(channel->windows);
+	for (uint32_t i = 0; i < channel->n_windows; i++)
+		if (channel->windows[i].mapping)
+			window_close(channel, &channel->windows[i]);
+	if (channel->windows)
+		munmap(channel->windows, channel->n_windows * sizeof(*channel->windows));
 	channel->windows = NULL;
-	if (channel->shared_fd >= 0)
-		close(channel->shared_fd);
-	channel->shared_fd = -1;
+	channel->n_windows = 0;
+	nupa_mapping_close(channel);
 }
 
-/* The peer's memfd, by the same right that a debugger would need to read its memory.  It can be
- * sealed against shrinking alone: what we map of it can never go away under us. */
-static bool open_shared(struct nupa_channel *channel)
+/* Makes room for the window of this index.  Pages without windows take no memory. */
+static bool grow(struct nupa_channel *channel, uint32_t index)
 {
-	uint32_t number = nupa_load_acquire(&channel->peer_slot->shared_fd);
-	char path[64];
-	struct stat status;
-	int fd;
+	const size_t bytes = channel->n_windows * sizeof(*channel->windows);
+	uint32_t n = bytes ? channel->n_windows : WINDOWS_MIN;
+	void *at;
 
-	if (channel->shared_fd_seen == number)
-		return channel->shared_fd >= 0;
-	channel->shared_fd_seen = number;
-	if (channel->shared_fd >= 0)
-		close(channel->shared_fd);
-	channel->shared_fd = -1;
-	if (number == 0 || channel->foreign)
+	if (index < channel->n_windows)
+		return true;
+	while (n <= index)
+		n *= 2;
+	if (bytes)
+		at = mremap(channel->windows, bytes, n * sizeof(*channel->windows), MREMAP_MAYMOVE);
+	else
+		at = mmap(NULL, n * sizeof(*channel->windows), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (at == MAP_FAILED)
 		return false;
-	snprintf(path, sizeof(path), "/proc/%u/fd/%u", channel->peer_pid, number - 1);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size <= 0 ||
-	    !(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) || !nupa_channel_process_alive(channel)) {
-		close(fd);
-		return false;
-	}
-	channel->shared_fd = fd;
-	channel->shared_bytes = (uint64_t)status.st_size;
+	channel->windows = at;
+	channel->n_windows = n;
 	return true;
+}
+
+/* Closes windows on regions that are gone: some at each opening, so that few are left. */
+static void sweep(struct nupa_channel *channel)
+{
+	for (uint32_t i = 0; i < SWEPT_AT_ONCE; i++) {
+		struct nupa_window *window =
+		    &channel->windows[channel->windows_swept++ & (channel->n_windows - 1)];
+
+		if (window->word &&
+		    nupa_mr_entry_word(entry_of(channel, (uint32_t)window->word)) != window->word)
+			window_close(channel, window);
+	}
 }
 
 bool nupa_window_may_share(const struct nupa_engine *engine, struct nupa_channel *channel)
@@ -88,24 +94,7 @@ bool nupa_window_may_share(const struct nupa_engine *engine, struct nupa_channel
 	return channel->mover != NUPA_MOVER_LOCAL &&
 	       (engine->forced_mover == NUPA_MOVER_NONE ||
 		engine->forced_mover == NUPA_MOVER_SHARED) &&
-	       open_shared(channel);
-}
-
-static uint8_t *map_shared(struct nupa_channel *channel, uint64_t offset, uint64_t length)
-{
-	uint64_t skip = offset & PAGE_MASK;
-	uint8_t *at;
-
-	if (length == 0 || offset > channel->shared_bytes ||
-	    length > channel->shared_bytes - offset)
-		return NULL;
-	/* Its pages come as they are touched: others are holes of the peer, which stay holes. */
-	at = mmap(NULL, skip + length, PROT_READ | PROT_WRITE, MAP_SHARED, channel->shared_fd,
-		  (off_t)(offset - skip));
-	if (at == MAP_FAILED)
-		return NULL;
-	madvise(at, skip + length, MADV_DONTFORK);
-	return at + skip;
+	       nupa_mapping_open(channel);
 }
 
 /* How the region is reached from here; false: not at all. */
@@ -134,9 +123,9 @@ static bool find_memory(struct nupa_engine *engine, struct nupa_channel *channel
 	if (window->access & NUPA_MR_ENTRY_RELAYED)
 		return false;
 	if (entry->shared_off != UINT64_MAX && nupa_window_may_share(engine, channel)) {
-		window->base = map_shared(channel, entry->shared_off, window->length);
-		window->mapped = window->base != NULL;
-		if (window->mapped) {
+		window->mapping =
+		    nupa_mapping_get(channel, entry->shared_off, window->length, &window->base);
+		if (window->mapping) {
 			nupa_store_relaxed(&channel->tx.header->mover, NUPA_MOVER_SHARED);
 			return true;
 		}
@@ -156,21 +145,11 @@ struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_cha
 	if (index >= engine->fabric->geometry.mr_entries ||
 	    index >= nupa_load_acquire(&channel->peer_slot->mr_limit))
 		return NULL;
-	if (!channel->windows) {
-		channel->windows = calloc(NUPA_WINDOWS, sizeof(*channel->windows));
-		if (!channel->windows)
-			return NULL;
-	}
-	entry = &channel->peer_mrs[index];
-	window = &channel->windows[index & (NUPA_WINDOWS - 1)];
-	if (window->word && window->entry == entry && (uint32_t)window->word == rkey &&
-	    nupa_window_enter(engine, channel, window, rkey))
+	window = nupa_window_find(channel, rkey);
+	if (window && window->word && nupa_window_enter(engine, channel, window, rkey))
 		return window;
-	window_close(window);
-	found = (struct nupa_window){
-		.entry = entry,
-		.word = nupa_load_acquire((const uint64_t *)(const void *)entry), /* C5 */
-	};
+	entry = entry_of(channel, rkey);
+	found = (struct nupa_window){ .word = nupa_mr_entry_word(entry) }; /* C5 */
 	if ((uint32_t)found.word != rkey || rkey == 0)
 		goto none;
 	nupa_mr_entry_copy(&copy, entry);
@@ -186,7 +165,12 @@ struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_cha
 	found.qpn = copy.qpn;
 	/* The entry that we look at is not freed: it is announced first. */
 	if (!nupa_window_enter(engine, channel, &found, rkey) ||
-	    found.iova + found.length < found.iova || !find_memory(engine, channel, &copy, &found))
+	    found.iova + found.length < found.iova || !grow(channel, index))
+		goto none;
+	sweep(channel);
+	window = &channel->windows[index];
+	window_close(channel, window);
+	if (!find_memory(engine, channel, &copy, &found))
 		goto none;
 	*window = found;
 	return window;

@@ -315,15 +315,14 @@ void nupa_trace_received(struct nupa_engine *engine, uint32_t peer, const struct
 
 static uint64_t pool_off_of(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
 {
-	const struct nupa_window *window;
+	const struct nupa_window *window = nupa_window_find(qp->channel, wqe->rkey);
+	uint64_t pool_off;
 
-	if (!qp->channel->windows)
+	if (!window || !window->word)
 		return UINT64_MAX;
-	window = &qp->channel->windows[(wqe->rkey >> NUPA_KEY_VARIANT_BITS) & (NUPA_WINDOWS - 1)];
-	if ((uint32_t)window->word != wqe->rkey || !window->entry ||
-	    nupa_load_relaxed(&window->entry->pool_off) == UINT64_MAX)
-		return UINT64_MAX;
-	return nupa_load_relaxed(&window->entry->pool_off) + (wqe->raddr - window->iova);
+	pool_off =
+	    nupa_load_relaxed(&qp->channel->peer_mrs[wqe->rkey >> NUPA_KEY_VARIANT_BITS].pool_off);
+	return pool_off == UINT64_MAX ? UINT64_MAX : pool_off + (wqe->raddr - window->iova);
 }
 
 void nupa_trace_direct(struct nupa_qp *qp, const struct nupa_wqe *wqe,

@@ -71,10 +71,10 @@ static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_
 
 	/* Only the long way records direct accesses. */
 	if (qp->sq.acked != qp->sq.posted || unlikely(engine->trace) || !nupa_express_path(qp) ||
-	    !nupa_mover_knows_peer(qp) || !channel->windows || !(qp->peer_access & access))
+	    !nupa_mover_knows_peer(qp) || !(qp->peer_access & access))
 		return false;
-	window = &channel->windows[(request->rkey >> NUPA_KEY_VARIANT_BITS) & (NUPA_WINDOWS - 1)];
-	if (unlikely((uint32_t)window->word != request->rkey || !window->base))
+	window = nupa_window_find(channel, request->rkey);
+	if (unlikely(!window || !window->base))
 		return false;
 	good = nupa_window_enter(engine, channel, window, request->rkey) &&
 	       nupa_window_permits(window, qp->peer_pd, qp->dest_qpn, request->raddr,
