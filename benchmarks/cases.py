@@ -131,6 +131,14 @@ def _many_regions(key: str, scale: float) -> Callable[[Bench], float]:
     return measure
 
 
+def _empty_poll_ns(key: str) -> Callable[[Bench], float]:
+    def measure(bench: Bench) -> float:
+        values = raw.run("empty_poll", cpus=bench.cpus, seconds=2 * _RAW_SECONDS)
+        return float(values[key])
+
+    return measure
+
+
 def _event_round_trip_us(bench: Bench) -> float:
     return 2 * _latency_us("send", None, 20_000, "-e")(bench)
 
@@ -341,6 +349,14 @@ CASES = (
         _many_regions("many_ns", 1e-3),
         "64 regions",
         _many_regions("few_ns", 1e-3),
+    ),
+    Case(
+        "empty poll, 2,000 QPs wait for receives",
+        "ns",
+        no_more(40),
+        _empty_poll_ns("waiting_ns"),
+        "none waits",
+        _empty_poll_ns("idle_ns"),
     ),
     Case("nupa.verbs: post and poll one", "µs", no_more(4), _python("one_ns", 1e-3)),
     Case("nupa.verbs: each of 64", "ns", no_more(150), _python("each_of_64_ns", 1.0)),

@@ -94,7 +94,6 @@ static inline void bench_connect_qp(const char *program, struct ibv_qp *qp, uint
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_4096,
 		.dest_qp_num = qpn,
-		.min_rnr_timer = 1,
 		.timeout = 14,
 		.retry_cnt = 7,
 		.rnr_retry = 7,

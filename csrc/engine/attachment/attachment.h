@@ -64,6 +64,8 @@ void nupa_engine_show(const struct nupa_engine *engine);
 
 /* progress.c: runs the engine once; returns how many messages were handled. */
 uint32_t nupa_engine_progress(struct nupa_engine *engine);
+/* A program that spins looks in one of so many turns whether a time has come. */
+#define NUPA_TURNS_A_LOOK 8u
 /* Takes up to *budget* messages from one channel; how many. */
 uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
 			   uint32_t budget);

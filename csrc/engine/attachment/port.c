@@ -28,6 +28,8 @@
 
 #define SPIN_NS 20000u
 #define SUPERVISE_NS 1000000u
+/* Fewer polls in that time are of a program that does not spin. */
+#define SPINNING_POLLS (16u * NUPA_TURNS_A_LOOK)
 #define HELD_BACK_POLL_NS 50000u
 #define DEATH_POLL_MS 50 /* where the descriptors below are not to be had */
 #define NAP_MIN_NS 50000u
@@ -113,8 +115,14 @@ static void port_supervise(struct nupa_engine *engine)
 	uint32_t polls = nupa_load_relaxed(&engine->polls);
 
 	futex_wait(engine->bell, 0, SUPERVISE_NS);
-	if (nupa_load_relaxed(&engine->polls) == polls)
+	polls = nupa_load_relaxed(&engine->polls) - polls;
+	if (!polls)
 		nupa_store_relaxed(&engine->app_drives, false);
+	if (polls && polls < SPINNING_POLLS) { /* what waits for a time waits for us, too */
+		nupa_engine_lock(engine);
+		nupa_sq_run_timed(engine);
+		nupa_engine_unlock(engine);
+	}
 	if (engine->looks) {
 		nupa_engine_lock(engine);
 		nupa_engine_look(engine, engine->now_ns());

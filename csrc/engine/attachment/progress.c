@@ -282,6 +282,14 @@ static void run_jobs(struct nupa_engine *engine)
 	}
 }
 
+/* To read the clock costs as much as all else of an empty turn.  So a program that spins does so in
+ * one turn of NUPA_TURNS_A_LOOK, but for rates, which are to be kept. */
+static bool looks_at_clock(struct nupa_engine *engine)
+{
+	return engine->paced.top || !nupa_load_relaxed(&engine->app_drives) ||
+	       ++engine->turns % NUPA_TURNS_A_LOOK == 0;
+}
+
 uint32_t nupa_engine_progress(struct nupa_engine *engine)
 {
 	uint32_t handled = 0;
@@ -317,6 +325,8 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 		nupa_backlog_run(engine, NULL);
 	if (unlikely(!nupa_list_empty(&engine->waiting)))
 		run_waiting(engine);
+	if (unlikely(engine->timed.top || engine->paced.top) && looks_at_clock(engine))
+		nupa_sq_run_timed(engine);
 	if (unlikely(engine->wire_dirty))
 		nupa_wires_flush(engine);
 	return handled;
@@ -367,18 +377,18 @@ uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine)
 		next_ns = nupa_fault_next_timer_ns(engine);
 	if (nupa_backlog_next_timer_ns(engine, now_ns) < next_ns)
 		next_ns = nupa_backlog_next_timer_ns(engine, now_ns);
+	if (nupa_sq_next_timer_ns(engine) < next_ns)
+		next_ns = nupa_sq_next_timer_ns(engine);
 	for (struct nupa_list *at = engine->waiting.next; at != &engine->waiting; at = at->next) {
 		const struct nupa_qp *qp = container_of(at, struct nupa_qp, wait_link);
-		uint64_t at_ns = qp->wait_until_ns;
+		uint64_t at_ns = UINT64_MAX; /* an acknowledgement, port_epoch, or the deadline */
 
 		if (qp->wait == NUPA_WAIT_RING) /* room is not announced */
 			at_ns = soon_ns;
-		else if (qp->wait == NUPA_WAIT_WINDOW) /* an acknowledgement, or the timer's */
-			at_ns = UINT64_MAX;
-		else if (qp->wait == NUPA_WAIT_PATH) /* its event is port_epoch */
-			at_ns = qp->wait_deadline_ns ? qp->wait_deadline_ns : UINT64_MAX;
-		if (qp->wait != NUPA_WAIT_RING && qp->wait != NUPA_WAIT_RATE &&
-		    qp->wait_deadline_ns && qp->wait_deadline_ns < at_ns)
+		else if (qp->wait == NUPA_WAIT_CONTACT)
+			at_ns = qp->wait_until_ns;
+		if (qp->wait != NUPA_WAIT_RING && qp->wait_deadline_ns &&
+		    qp->wait_deadline_ns < at_ns)
 			at_ns = qp->wait_deadline_ns;
 		next_ns = at_ns < next_ns ? at_ns : next_ns;
 	}

@@ -63,6 +63,7 @@ struct nupa_engine {
 	uint32_t polls;        /* counts polls: the port thread sees that a program polls */
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
 	uint32_t idle_polls;   /* empty ones in a row */
+	uint32_t turns;        /* with queue pairs that wait for a time */
 	bool app_drives;       /* the port thread only supervises */
 	bool held_back;        /* messages wait in their ring, because of a fault */
 	bool deaths;           /* set by the death watch, without the lock */
@@ -84,7 +85,8 @@ struct nupa_engine {
 	uint32_t trace;                 /* NUPA_TRACE_WORD: what is recorded; 0: nothing */
 	struct nupa_recorder *recorder; /* record.h; NULL: the program is not recorded */
 	struct nupa_list ack_pending;   /* struct nupa_qp.ack_link */
-	struct nupa_list waiting;       /* struct nupa_qp.wait_link */
+	struct nupa_list waiting;       /* for events: struct nupa_qp.wait_link */
+	struct nupa_heap timed, paced;  /* for times, and for rates: struct nupa_qp.wait_item */
 	struct nupa_list reading;       /* struct nupa_qp.job_link */
 	struct nupa_list backlogs;      /* struct nupa_backlog.link */
 	uint64_t backlog_bytes;

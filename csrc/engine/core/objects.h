@@ -6,7 +6,7 @@
 #ifndef NUPA_OBJECTS_H
 #define NUPA_OBJECTS_H
 
-#include "base/list.h"
+#include "base/heap.h"
 #include "engine/core/nupa.h"
 #include "segment/ring/ring.h"
 
@@ -216,6 +216,9 @@ enum nupa_wait {
 	NUPA_WAIT_RATE,    /* of its tenant, partition or member: until wait_until_ns */
 };
 
+/* Nothing but the time ends such a wait, so no turn looks at it before. */
+#define NUPA_WAITS_FOR_TIME (1u << NUPA_WAIT_RNR | 1u << NUPA_WAIT_PEER | 1u << NUPA_WAIT_RATE)
+
 /* UC, UD: messages that wait for a receive (backlog.c). */
 struct nupa_backlog {
 	struct nupa_list messages;
@@ -378,7 +381,8 @@ struct nupa_qp {
 	};
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
-	struct nupa_list wait_link; /* engine->waiting */
+	struct nupa_list wait_link;      /* engine->waiting */
+	struct nupa_heap_item wait_item; /* engine->timed or paced */
 	uint32_t went_back_psn;
 	uint32_t answered_psns; /* the last ones before expected_psn: see nupa_ack_psn */
 

@@ -58,8 +58,10 @@ void nupa_pace_look(struct nupa_qp *qp)
 		rate->in = in;
 	}
 	nupa_qp_unsettle(qp);
-	if (qp->wait == NUPA_WAIT_RATE) /* booked by what was: it books anew */
+	if (qp->wait == NUPA_WAIT_RATE) { /* booked by what was: it books anew */
 		qp->wait_until_ns = 0;
+		nupa_sq_wait_anew(qp);
+	}
 }
 
 void nupa_pace_follow(struct nupa_engine *engine)
@@ -198,15 +200,9 @@ enum nupa_direct nupa_pace_direct(struct nupa_qp *qp, struct nupa_wqe *wqe,
 
 uint64_t nupa_pace_idle_until_ns(const struct nupa_engine *engine)
 {
-	uint64_t until_ns = UINT64_MAX;
+	const struct nupa_heap_item *first = engine->paced.top;
 
-	for (struct nupa_list *at = engine->waiting.next; at != &engine->waiting; at = at->next) {
-		const struct nupa_qp *qp = container_of(at, struct nupa_qp, wait_link);
-
-		if (qp->wait != NUPA_WAIT_RATE)
-			return 0;
-		if (qp->wait_until_ns < until_ns)
-			until_ns = qp->wait_until_ns;
-	}
-	return until_ns == UINT64_MAX ? 0 : until_ns;
+	if (!first || engine->timed.top || !nupa_list_empty(&engine->waiting))
+		return 0;
+	return container_of(first, struct nupa_qp, wait_item)->wait_until_ns;
 }

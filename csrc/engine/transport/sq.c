@@ -23,16 +23,49 @@ static uint64_t patience_ns(const struct nupa_qp *qp)
 	return qp->timeout_ns * nupa_retry_times(qp);
 }
 
+/* When it is to be looked at again: a rate gives some time in advance. */
+static uint64_t due_ns(const struct nupa_qp *qp)
+{
+	uint64_t until_ns = qp->wait_until_ns;
+
+	if (qp->wait == NUPA_WAIT_RATE)
+		return until_ns > NUPA_RATE_AHEAD_NS ? until_ns - NUPA_RATE_AHEAD_NS : 0;
+	return qp->wait_deadline_ns && qp->wait_deadline_ns < until_ns ? qp->wait_deadline_ns
+								       : until_ns;
+}
+
+static struct nupa_heap *heap_of(const struct nupa_qp *qp)
+{
+	return qp->wait == NUPA_WAIT_RATE ? &qp->engine->paced : &qp->engine->timed;
+}
+
+/* Behind now, so that a turn which runs what is due ends. */
+static void await_time(struct nupa_qp *qp, uint64_t now_ns)
+{
+	const uint64_t key = due_ns(qp);
+
+	nupa_heap_add(heap_of(qp), &qp->wait_item, key > now_ns ? key : now_ns + 1);
+}
+
+void nupa_sq_wait_anew(struct nupa_qp *qp)
+{
+	nupa_heap_del(heap_of(qp), &qp->wait_item);
+	nupa_heap_add(heap_of(qp), &qp->wait_item, due_ns(qp));
+}
+
 bool nupa_sq_wait(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, uint64_t delay_ns)
 {
 	nupa_qp_unsettle(qp);
-	if (qp->wait == NUPA_WAIT_NONE)
-		nupa_list_add(&qp->engine->waiting, &qp->wait_link);
+	nupa_requester_end_wait(qp);
 	if ((why == NUPA_WAIT_PEER || why == NUPA_WAIT_PATH) && !qp->wait_deadline_ns &&
 	    qp->timeout_ns)
 		qp->wait_deadline_ns = now_ns + patience_ns(qp);
 	qp->wait = why;
 	qp->wait_until_ns = now_ns + delay_ns;
+	if (NUPA_WAITS_FOR_TIME >> why & 1)
+		await_time(qp, now_ns);
+	else
+		nupa_list_add(&qp->engine->waiting, &qp->wait_link);
 	/* A port thread that sleeps did so by the timers of before (under the lock: port_sleep). */
 	if (unlikely(nupa_load_relaxed(qp->engine->bell)))
 		nupa_port_wake(qp->engine);
@@ -72,16 +105,14 @@ bool nupa_sq_wait_over(struct nupa_qp *qp)
 
 	if (qp->wait == NUPA_WAIT_RING || qp->wait == NUPA_WAIT_WINDOW) {
 		/* A peer that was not ready before may still not be: its deadline stays. */
-		qp->wait = NUPA_WAIT_NONE;
-		nupa_list_del(&qp->wait_link);
+		nupa_requester_end_wait(qp);
 		return true;
 	}
 	now_ns = qp->engine->now_ns();
 	if (qp->wait == NUPA_WAIT_RATE) { /* not for the peer: its deadline stays */
 		if (now_ns + NUPA_RATE_AHEAD_NS < qp->wait_until_ns)
 			return false;
-		qp->wait = NUPA_WAIT_NONE;
-		nupa_list_del(&qp->wait_link);
+		nupa_requester_end_wait(qp);
 		return true;
 	}
 	if (qp->wait_deadline_ns && now_ns >= qp->wait_deadline_ns) {
@@ -112,9 +143,40 @@ bool nupa_sq_wait_over(struct nupa_qp *qp)
 	}
 	/* RNR, PEER: asked again, and the deadline stays for the next wait, until something
 	 * succeeds. */
-	qp->wait = NUPA_WAIT_NONE;
-	nupa_list_del(&qp->wait_link);
+	nupa_requester_end_wait(qp);
 	return true;
+}
+
+/* Each has one turn: those that wait anew do so for later. */
+static void run_until(struct nupa_heap *heap, uint64_t now_ns)
+{
+	while (heap->top && heap->top->key <= now_ns) {
+		struct nupa_qp *qp = container_of(heap->top, struct nupa_qp, wait_item);
+
+		nupa_heap_del(heap, &qp->wait_item);
+		nupa_requester_run(qp);
+		if (NUPA_WAITS_FOR_TIME >> qp->wait & 1 && !nupa_heap_has(&qp->wait_item))
+			await_time(qp, now_ns);
+	}
+}
+
+void nupa_sq_run_timed(struct nupa_engine *engine)
+{
+	uint64_t now_ns = engine->now_ns();
+
+	run_until(&engine->timed, now_ns);
+	run_until(&engine->paced, now_ns);
+}
+
+/* A sleeper is woken when a rate is due, not from when on it may go. */
+uint64_t nupa_sq_next_timer_ns(const struct nupa_engine *engine)
+{
+	const struct nupa_heap_item *timed = engine->timed.top, *paced = engine->paced.top;
+	const uint64_t timed_ns = timed ? timed->key : UINT64_MAX;
+	const uint64_t paced_ns =
+	    paced ? container_of(paced, struct nupa_qp, wait_item)->wait_until_ns : UINT64_MAX;
+
+	return paced_ns < timed_ns ? paced_ns : timed_ns;
 }
 
 /* Something of this QP got through: retry counters start anew (IBTA 9.7.5.1.4). */

@@ -84,12 +84,21 @@ static inline bool nupa_sq_drained(struct nupa_sq *sq)
 	return sq->acked == sq->issued && !nupa_sq_has_begun(sq);
 }
 
+/* The wait is over, but for its deadline. */
+static inline void nupa_requester_end_wait(struct nupa_qp *qp)
+{
+	struct nupa_engine *engine = qp->engine;
+
+	nupa_list_del(&qp->wait_link);
+	nupa_heap_del(qp->wait == NUPA_WAIT_RATE ? &engine->paced : &engine->timed, &qp->wait_item);
+	qp->wait = NUPA_WAIT_NONE;
+}
+
 static inline void nupa_requester_stop_waiting(struct nupa_qp *qp)
 {
-	qp->wait = NUPA_WAIT_NONE;
+	nupa_requester_end_wait(qp);
 	qp->wait_deadline_ns = 0;
 	qp->wait_until_ns = 0;
-	nupa_list_del(&qp->wait_link);
 }
 
 /* Whether an answer to a request with this PSN is one to this connection, and awaited. */
@@ -123,6 +132,11 @@ static inline uint32_t nupa_ack_psn(const struct nupa_qp *qp)
 
 /* sq.c, requester.c, requester_answers.c */
 void nupa_requester_run(struct nupa_qp *qp);
+/* sq.c: runs those that have waited for long enough; when the first of the others has, UINT64_MAX:
+ * there is none.  The QP waits for another time than was said. */
+void nupa_sq_run_timed(struct nupa_engine *engine);
+uint64_t nupa_sq_next_timer_ns(const struct nupa_engine *engine);
+void nupa_sq_wait_anew(struct nupa_qp *qp);
 void nupa_requester_ack(struct nupa_qp *qp, uint32_t psn);
 void nupa_requester_nak(struct nupa_qp *qp, const struct nupa_msg *msg);
 void nupa_requester_read_resp(struct nupa_qp *qp, const struct nupa_msg *msg,

@@ -74,7 +74,9 @@ static void obey(struct owner *owner, const struct order *order)
 		add(owner, map_pages(order->n / page(), PROT_READ | PROT_WRITE), order->n);
 		return;
 	case END_LAST:
-		at = owner->mr[--owner->n]->addr;
+		CHECK(owner->n > 0 && owner->n <= REGIONS);
+		owner->n--;
+		at = owner->mr[owner->n]->addr;
 		CHECK_EQ(nupa_dereg_mr(owner->mr[owner->n]), 0);
 		CHECK_EQ(munmap(at, page()), 0);
 		break;
