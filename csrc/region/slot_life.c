@@ -66,6 +66,19 @@ static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 	nupa_past_flush(fabric, nupa_past_hw(fabric, host), sizeof(hw));
 }
 
+/* A copy to or from a region of the slot with this index is announced. */
+static bool touches(const struct nupa_slot *slot, uint32_t index)
+{
+	const uint32_t n_lanes = nupa_slot_lanes(slot);
+
+	if (nupa_load_seq(&slot->hazard) >> 32 == index)
+		return true;
+	for (uint32_t i = 0; i < n_lanes; i++)
+		if (nupa_load_seq(&slot->lanes[i].hazard) >> 32 == index)
+			return true;
+	return false;
+}
+
 /* C4: whether a living process is in the middle of a copy to or from a region of the slot.  Its
  * keys are gone by now, and clearing the arena has interrupted all that had it mapped. */
 static bool is_touched(struct nupa_fabric *fabric, uint32_t index)
@@ -75,8 +88,8 @@ static bool is_touched(struct nupa_fabric *fabric, uint32_t index)
 		struct nupa_slot *slot = &fabric->slots[i];
 		uint64_t claim = nupa_slot_claim(slot);
 
-		if (nupa_load_seq(&slot->hazard) >> 32 == index &&
-		    NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE && nupa_slot_alive(fabric, i, claim))
+		if (touches(slot, index) && NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE &&
+		    nupa_slot_alive(fabric, i, claim))
 			return true;
 	}
 	return false;
@@ -129,6 +142,7 @@ static bool clear_slot(struct nupa_fabric *fabric, uint32_t index, uint32_t epoc
 	}
 	clear_used(slot);
 	nupa_store_relaxed(&slot->hazard, 0);
+	nupa_store_relaxed(&slot->n_lanes, 0);
 	nupa_store_relaxed(&slot->sleeping, 0);
 	nupa_slot_flush_queue(fabric, slot);
 	/* Pairs with the acquire of the next claim: the slot is clean by then. */

@@ -9,6 +9,7 @@
 #include "engine/net/net.h"
 #include "engine/qp/verbs.h"
 #include "engine/cm/hooks.h"
+#include "engine/core/lane.h"
 #include "engine/wire/wire.h"
 #include "segment/control/admit.h"
 #include "segment/control/pkey.h"
@@ -84,6 +85,8 @@ static int prepare_slot(struct nupa_engine *engine)
 	slot->doorbell = engine->rings ? nupa_bell_number(fabric) : 0;
 	slot->asleep = 0;
 	slot->hazard = 0;
+	slot->n_lanes = 0;
+	memset(slot->lanes, 0, sizeof(slot->lanes));
 	memset(slot->contact, 0, sizeof(slot->contact));
 	slot->probe_addr = (uintptr_t)&engine->probe_value;
 	slot->probe_value = engine->probe_value;
@@ -152,6 +155,7 @@ static void engine_free(struct nupa_engine *engine)
 	nupa_cm_free(engine);
 	nupa_fault_free(engine);
 	nupa_rate_free(engine);
+	nupa_lanes_free(engine);
 	nupa_recorder_close(engine->recorder, true); /* an attachment that was not made */
 	for (struct nupa_list *link; (link = nupa_list_pop(&engine->closed));)
 		nupa_context_free(container_of(link, struct nupa_context, link));

@@ -86,6 +86,8 @@ static inline bool nupa_engine_lines_ready(const struct nupa_engine *engine)
 	return false;
 }
 
+/* Whether nupa_engine_progress would find nothing to do. */
+bool nupa_engine_is_idle(const struct nupa_engine *engine);
 uint64_t nupa_engine_next_timer_ns(const struct nupa_engine *engine);
 
 /* death.c */

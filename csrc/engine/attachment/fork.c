@@ -8,6 +8,7 @@
  * shared again after. */
 #define _GNU_SOURCE
 #include "engine/attachment/attachment.h"
+#include "engine/core/lane.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -42,6 +43,7 @@ static void in_child(void)
 		engine->fenced = false; /* the parent's threads were not copied */
 		close(engine->life_fd); /* the parent's death must not wait for ours */
 		nupa_lock_init(&engine->lock);
+		nupa_lanes_forget(engine);
 		nupa_recorder_close(engine->recorder, true);
 		engine->recorder = NULL;
 		nupa_mr_forget_in_child(engine);

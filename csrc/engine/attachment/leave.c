@@ -2,6 +2,7 @@
  * The end of an attachment: what it owes is sent, and its slot is given back. */
 #include "engine/channel/apart.h"
 #include "engine/attachment/attachment.h"
+#include "engine/core/lane.h"
 #include "engine/wire/wire.h"
 
 #include <sched.h>
@@ -67,6 +68,7 @@ void nupa_engine_leave(struct nupa_engine *engine)
 	nupa_engine_lock(engine);
 	nupa_recorder_close(engine->recorder, false);
 	engine->recorder = NULL;
+	nupa_lanes_tell(engine);
 	nupa_engine_unlock(engine);
 	if (!engine->qps_used) /* flushed with the rest of the slot */
 		nupa_store_release(&engine->slot->left_epoch, engine->epoch);

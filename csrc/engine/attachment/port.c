@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "engine/attachment/attachment.h"
 #include "engine/cm/hooks.h"
+#include "engine/core/lane.h"
 #include "segment/slot/machine.h"
 
 #include <errno.h>
@@ -71,6 +72,51 @@ static bool must_run(struct nupa_engine *engine)
 	       nupa_load_relaxed(&engine->deaths) || nupa_engine_rings_ready(engine);
 }
 
+/* The lock is shared, and there is nothing to do but to tell what the lanes have moved. */
+static bool port_is_idle(struct nupa_engine *engine)
+{
+	bool idle;
+
+	if (!engine->port_shares || !nupa_lock_enter(&engine->lock))
+		return false;
+	nupa_lanes_tell(engine);
+	idle = !must_run(engine) && !engine->cm_owes && !nupa_engine_owes(engine) &&
+	       nupa_engine_next_timer_ns(engine) > engine->now_ns() + SUPERVISE_NS;
+	nupa_lock_leave();
+	return idle;
+}
+
+/* Sleeps beside lanes, if there is nothing else to do. */
+static bool port_sleeps_beside(struct nupa_engine *engine)
+{
+	bool idle;
+
+	if (!port_is_idle(engine))
+		return false;
+	announce_sleep(engine);
+	idle = port_is_idle(engine);
+	if (idle)
+		futex_wait(engine->bell, NUPA_ON_FUTEX, SUPERVISE_NS);
+	nupa_store_release(engine->bell, 0);
+	return idle;
+}
+
+/* What lanes have moved, or had when the lock was shared last. */
+static void tell_lanes(struct nupa_engine *engine)
+{
+	if (likely(!nupa_load_relaxed(&engine->lanes_untold)))
+		return;
+	if (engine->port_shares && nupa_lock_enter(&engine->lock)) {
+		nupa_lanes_tell(engine);
+		nupa_lock_leave();
+		return;
+	}
+	nupa_engine_lock(engine);
+	nupa_lanes_tell(engine);
+	nupa_store_relaxed(&engine->lanes_untold, false);
+	nupa_engine_unlock(engine);
+}
+
 /* A process that cannot be rung polls often; less often, the less traffic there is. */
 static uint64_t limit_nap(struct nupa_engine *engine, uint64_t timeout_ns, uint64_t *nap_ns)
 {
@@ -128,6 +174,7 @@ static void port_supervise(struct nupa_engine *engine)
 		nupa_engine_look(engine, engine->now_ns());
 		nupa_engine_unlock(engine);
 	}
+	tell_lanes(engine);
 }
 
 static bool cm_timer_due(const struct nupa_engine *engine)
@@ -143,6 +190,9 @@ static void *port_thread(void *arg)
 	uint64_t spin_until_ns = 0, nap_ns = NAP_MIN_NS;
 
 	prctl(PR_SET_NAME, "nupa-port");
+	nupa_engine_lock(engine);
+	engine->port_shares = nupa_lock_join(&engine->lock) >= 0;
+	nupa_engine_unlock(engine);
 	while (!nupa_load_acquire(&engine->stop)) {
 		uint32_t handled;
 		uint64_t now_ns;
@@ -156,10 +206,16 @@ static void *port_thread(void *arg)
 			port_supervise(engine);
 			continue;
 		}
+		if (port_sleeps_beside(engine))
+			continue;
 		nupa_engine_lock(engine);
 		nupa_store_relaxed(&engine->held_back, false);
 		if (engine->looks)
 			nupa_engine_look(engine, engine->now_ns());
+		if (nupa_load_relaxed(&engine->lanes_untold)) {
+			nupa_lanes_tell(engine);
+			nupa_store_relaxed(&engine->lanes_untold, false);
+		}
 		handled = nupa_engine_progress(engine);
 		now_ns = engine->now_ns();
 		nupa_engine_unlock(engine);

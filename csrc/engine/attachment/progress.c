@@ -332,6 +332,17 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 	return handled;
 }
 
+bool nupa_engine_is_idle(const struct nupa_engine *engine)
+{
+	return nupa_list_empty(&engine->ack_pending) && nupa_list_empty(&engine->reading) &&
+	       nupa_list_empty(&engine->backlogs) && nupa_list_empty(&engine->waiting) &&
+	       !engine->timed.top && !engine->paced.top && !engine->wires && !engine->broken &&
+	       !engine->fault_duty && !engine->cm_owes && !engine->cq_timers &&
+	       !engine->wire_dirty && !nupa_load_relaxed(&engine->deaths) &&
+	       nupa_load_relaxed(&nupa_engines) == engine && !nupa_load_relaxed(&engine->next) &&
+	       !nupa_engine_rings_ready(engine);
+}
+
 void nupa_engine_progress_siblings(struct nupa_engine *engine)
 {
 	/* An engine that is taken off the list is freed when no thread walks the list. */

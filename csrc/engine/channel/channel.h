@@ -206,16 +206,16 @@ bool nupa_window_may_share(const struct nupa_engine *engine, struct nupa_channel
 
 /* P4: announces the use of a peer's region, until nupa_window_leave.  Words that permit the use are
  * to be loaded after this. */
-static inline void nupa_hazard_announce(struct nupa_engine *engine,
-					const struct nupa_channel *channel, uint32_t what)
+static inline void nupa_hazard_announce(uint64_t *word, const struct nupa_channel *channel,
+					uint32_t what)
 {
 	uint64_t hazard = (uint64_t)channel->peer << 32 | what;
 
 	if (unlikely(channel->fence) ||
 	    unlikely(nupa_load_relaxed(&channel->peer_slot->needs_fence)))
-		(void)nupa_exchange_seq(&engine->slot->hazard, hazard);
+		(void)nupa_exchange_seq(word, hazard);
 	else
-		nupa_store_relaxed(&engine->slot->hazard, hazard);
+		nupa_store_relaxed(word, hazard);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
@@ -227,12 +227,12 @@ static inline uint64_t nupa_mr_entry_word(const struct nupa_mr_entry *entry)
 
 /* P4: announce, then look.  The owner's dereg clears the key and then looks for us.  So if the key
  * is there, dereg waits until we are done: the region and its memory stay. */
-static inline bool nupa_window_enter(struct nupa_engine *engine, const struct nupa_channel *channel,
+static inline bool nupa_window_enter(uint64_t *word, const struct nupa_channel *channel,
 				     const struct nupa_window *window, uint32_t rkey)
 {
 	uint32_t index = rkey >> NUPA_KEY_VARIANT_BITS;
 
-	nupa_hazard_announce(engine, channel, index + 1);
+	nupa_hazard_announce(word, channel, index + 1);
 	return nupa_mr_entry_word(&channel->peer_mrs[index]) == window->word;
 }
 
@@ -249,9 +249,9 @@ static inline struct nupa_window *nupa_window_find(const struct nupa_channel *ch
 	return likely((uint32_t)window->word == rkey) ? window : NULL;
 }
 
-static inline void nupa_window_leave(struct nupa_engine *engine)
+static inline void nupa_window_leave(uint64_t *word)
 {
-	nupa_store_release(&engine->slot->hazard, 0);
+	nupa_store_release(word, 0);
 }
 
 /* pd and qpn are those of the QP at the other end. */

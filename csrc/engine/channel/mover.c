@@ -327,7 +327,7 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 	if (likely(nupa_window_permits(window, qp->peer_pd, qp->dest_qpn, wqe->raddr,
 				       wqe->length_bytes, access)))
 		result = move(channel, wqe, window, spans, n_spans, from, bytes);
-	nupa_window_leave(engine);
+	nupa_window_leave(&engine->slot->hazard);
 	if (likely(result == NUPA_DIRECT_DONE)) {
 		if (wqe->opcode == IBV_WR_RDMA_READ)
 			nupa_flow_rcv(channel, bytes);

@@ -146,7 +146,8 @@ struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_cha
 	    index >= nupa_load_acquire(&channel->peer_slot->mr_limit))
 		return NULL;
 	window = nupa_window_find(channel, rkey);
-	if (window && window->word && nupa_window_enter(engine, channel, window, rkey))
+	if (window && window->word &&
+	    nupa_window_enter(&engine->slot->hazard, channel, window, rkey))
 		return window;
 	entry = entry_of(channel, rkey);
 	found = (struct nupa_window){ .word = nupa_mr_entry_word(entry) }; /* C5 */
@@ -164,7 +165,7 @@ struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_cha
 	found.pd = copy.pd;
 	found.qpn = copy.qpn;
 	/* The entry that we look at is not freed: it is announced first. */
-	if (!nupa_window_enter(engine, channel, &found, rkey) ||
+	if (!nupa_window_enter(&engine->slot->hazard, channel, &found, rkey) ||
 	    found.iova + found.length < found.iova || !grow(channel, index))
 		goto none;
 	sweep(channel);
@@ -175,6 +176,6 @@ struct nupa_window *nupa_window_open(struct nupa_engine *engine, struct nupa_cha
 	*window = found;
 	return window;
 none:
-	nupa_window_leave(engine);
+	nupa_window_leave(&engine->slot->hazard);
 	return NULL;
 }

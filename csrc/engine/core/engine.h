@@ -90,6 +90,9 @@ struct nupa_engine {
 	struct nupa_list reading;       /* struct nupa_qp.job_link */
 	struct nupa_list backlogs;      /* struct nupa_backlog.link */
 	uint64_t backlog_bytes;
+	struct nupa_lane *lanes[NUPA_LANES_MAX]; /* lane.h; by the place of their thread */
+	bool lanes_untold;                       /* they may have moved something */
+	bool port_shares;                        /* the port thread has a place among them */
 
 	struct nupa_fabric *fabric;
 	struct nupa_slot *slot;

@@ -69,8 +69,9 @@ struct nupa_cq {
 		struct ibv_cq_ex ibv_ex;
 	};
 	struct nupa_cqe *ring;
-	uint64_t head, tail;  /* polled, produced */
-	uint64_t found_empty; /* `tail` when the program polled in vain last */
+	uint64_t head, tail;    /* polled, produced */
+	uint64_t found_empty;   /* `tail` when the program polled in vain last */
+	struct nupa_lane *lane; /* lane.h: of the thread that polls; NULL: of none */
 	uint32_t mask;
 	uint32_t capacity; /* as the user was told: ibv.cqe */
 	uint32_t users;
@@ -381,6 +382,7 @@ struct nupa_qp {
 	};
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
+	struct nupa_lane *lane;          /* lane.h: of the thread that posts; NULL: of none */
 	struct nupa_list wait_link;      /* engine->waiting */
 	struct nupa_heap_item wait_item; /* engine->timed or paced */
 	uint32_t went_back_psn;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Polling completion queues, and waiting for their events: the program's thread runs the engine. */
+#include "engine/core/lane.h"
 #include "engine/device/device.h"
 
 #include <sched.h>
@@ -181,17 +182,67 @@ void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 		poll_idle(engine);
 }
 
+static int take(struct nupa_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	int n = 0;
+
+	while (n < num_entries && cq->head != cq->tail)
+		fill_wc(&wc[n++], &cq->ring[cq->head++ & cq->mask]);
+	return n;
+}
+
+/* An empty poll in a lane. */
+static void poll_idle_in_lane(struct nupa_engine *engine, struct nupa_lane *lane)
+{
+	lane->idle_polls++;
+	if (lane->idle_polls % SPINNING_POLLS == 0) /* the port thread sees it */
+		nupa_store_relaxed(&engine->polls, nupa_load_relaxed(&engine->polls) + 1);
+	if (lane->idle_polls < IDLE_POLLS_MAX)
+		return;
+	lane->idle_polls -= IDLE_POLLS_BETWEEN_YIELDS;
+	sched_yield();
+}
+
+/* Polls without the lock; -1: it takes the lock. */
+static int poll_in_lane(struct nupa_engine *engine, struct nupa_cq *cq, int num_entries,
+			struct ibv_wc *wc)
+{
+	struct nupa_lane *lane = nupa_load_relaxed(&cq->lane);
+	bool idle = false;
+	int n = -1;
+
+	if (!nupa_lane_enter(engine, lane))
+		return -1;
+	if (likely(cq->lane == lane && !cq->notes && !cq->overrun)) {
+		n = take(cq, num_entries, wc);
+		idle = !n && nupa_engine_is_idle(engine);
+	}
+	nupa_lock_leave();
+	if (n > 0) {
+		lane->idle_polls = 0;
+		return n;
+	}
+	if (!idle)
+		return -1;
+	poll_idle_in_lane(engine, lane);
+	return 0;
+}
+
 int nupa_poll_cq(struct ibv_cq *ibv, int num_entries, struct ibv_wc *wc)
 {
 	struct nupa_cq *cq = cq_of(ibv);
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
-	int n = 0;
+	int n;
 
-	nupa_engine_lock(engine);
+	if (unlikely(!nupa_lock_acquire_unless_shared(&engine->lock))) {
+		n = poll_in_lane(engine, cq, num_entries, wc);
+		if (n >= 0)
+			return n;
+		nupa_engine_lock(engine);
+	}
 	if (cq->head == cq->tail)
 		nupa_cq_drive(engine, cq);
-	while (n < num_entries && cq->head != cq->tail)
-		fill_wc(&wc[n++], &cq->ring[cq->head++ & cq->mask]);
+	n = take(cq, num_entries, wc);
 	if (unlikely(n > 0 && cq->notes & NUPA_CQ_RECORDED))
 		nupa_record_taken(engine->recorder, cq, cq->head - (uint64_t)n);
 	if (unlikely(n == 0 && cq->overrun))

@@ -28,7 +28,15 @@ void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key)
 
 static bool is_held(const struct nupa_channel *channel, uint64_t hazard)
 {
-	return nupa_load_seq(&channel->peer_slot->hazard) == hazard;
+	const struct nupa_slot *slot = channel->peer_slot;
+	const uint32_t n_lanes = nupa_slot_lanes(slot);
+
+	if (nupa_load_seq(&slot->hazard) == hazard)
+		return true;
+	for (uint32_t i = 0; i < n_lanes; i++)
+		if (nupa_load_seq(&slot->lanes[i].hazard) == hazard)
+			return true;
+	return false;
 }
 
 /* C4: a living process that may still be copying; NULL: none. */

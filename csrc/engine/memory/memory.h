@@ -92,16 +92,27 @@ static inline uint8_t *nupa_mr_at(const struct nupa_mr *mr, uint64_t addr, uint6
 uint8_t *nupa_mr_local_rare(const struct nupa_mr *mr, const struct ibv_pd *pd,
 			    const struct ibv_sge *sge, int access);
 
-/* Local memory by its lkey; NULL: protection error. */
-static inline uint8_t *nupa_mr_local(const struct nupa_engine *engine, const struct ibv_pd *pd,
-				     const struct ibv_sge *sge, int access)
+/* Local memory by its lkey, if it is plain memory of just this PD; else NULL. */
+static inline uint8_t *nupa_mr_local_plain(const struct nupa_engine *engine,
+					   const struct ibv_pd *pd, const struct ibv_sge *sge,
+					   int access)
 {
 	const struct nupa_mr *mr = nupa_mr_find(engine, sge->lkey);
 	int needed = access | NUPA_ACCESS_PLAIN;
 
 	if (unlikely(!mr || mr->ibv.pd != pd || (mr->access & needed) != needed))
-		return nupa_mr_local_rare(mr, pd, sge, access);
+		return NULL;
 	return nupa_mr_at(mr, sge->addr, sge->length);
+}
+
+/* Local memory by its lkey; NULL: protection error. */
+static inline uint8_t *nupa_mr_local(const struct nupa_engine *engine, const struct ibv_pd *pd,
+				     const struct ibv_sge *sge, int access)
+{
+	uint8_t *plain = nupa_mr_local_plain(engine, pd, sge, access);
+
+	return likely(plain) ? plain
+			     : nupa_mr_local_rare(nupa_mr_find(engine, sge->lkey), pd, sge, access);
 }
 
 /* Resolves a local scatter/gather list to memory: IBV_WC_SUCCESS or LOC_PROT_ERR. */

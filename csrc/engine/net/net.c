@@ -407,13 +407,13 @@ bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 		COUNT(net, rx_partition, 1);
 		return true;
 	}
-	nupa_hazard_announce(engine, channel, ANY_REGION); /* I3, P4: then look */
+	nupa_hazard_announce(&engine->slot->hazard, channel, ANY_REGION); /* I3, P4: then look */
 	if (likely(nupa_channel_peer_alive(channel)) &&
 	    net->ops->deliver(net->arg, payload, msg->length_bytes)) {
 		COUNT(net, rx_packets, 1);
 		COUNT(net, rx_bytes, msg->length_bytes);
 	}
-	nupa_window_leave(engine);
+	nupa_window_leave(&engine->slot->hazard);
 	return true;
 }
 

@@ -118,7 +118,8 @@ static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_s
 }
 
 /* Done on the spot; false: it takes a WQE. */
-static inline bool post_express(struct nupa_qp *qp, const struct ibv_send_wr *wr)
+static inline bool post_express(struct nupa_qp *qp, const struct ibv_send_wr *wr,
+				struct nupa_lane *lane)
 {
 	const struct ibv_sge *sge = wr->sg_list;
 	struct nupa_express request = { 0 };
@@ -146,7 +147,22 @@ static inline bool post_express(struct nupa_qp *qp, const struct ibv_send_wr *wr
 	} else {
 		request.sge = sge;
 	}
-	return nupa_express(qp, &request);
+	return nupa_express(qp, &request, lane);
+}
+
+/* Takes what a lane may execute off the list, until something is not. */
+static struct ibv_send_wr *post_in_lane(struct nupa_qp *qp, struct ibv_send_wr *wr)
+{
+	struct nupa_engine *engine = qp->engine;
+	struct nupa_lane *lane = nupa_load_relaxed(&qp->lane);
+
+	if (!wr || !nupa_lane_enter(engine, lane))
+		return wr;
+	if (likely(qp->lane == lane && qp->send_cq->lane == lane && !engine->recorder))
+		while (wr && nupa_cq_is_quiet(qp->send_cq) && post_express(qp, wr, lane))
+			wr = wr->next;
+	nupa_lock_leave();
+	return wr;
 }
 
 int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -158,7 +174,13 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 	int error = 0;
 
 	nupa_prefetch_write(qp->hot);
-	nupa_engine_lock(engine);
+	if (unlikely(!nupa_lock_acquire_unless_shared(&engine->lock))) {
+		wr = post_in_lane(qp, wr);
+		if (!wr && list)
+			return 0;
+		list = wr;
+		nupa_engine_lock(engine);
+	}
 	if (unlikely(engine->recorder))
 		begun_ticks = nupa_record_posting(
 		    qp, wr && !wr->next && wr->num_sge == 1 ? wr->sg_list->length : UINT32_MAX);
@@ -169,7 +191,7 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 	for (; wr && !error; wr = wr->next) {
 		struct nupa_sq *sq = &qp->sq;
 
-		if (post_express(qp, wr))
+		if (post_express(qp, wr, NULL))
 			continue;
 		if (unlikely(sq->posted - sq->acked >= sq->capacity))
 			error = ENOMEM;
@@ -193,6 +215,9 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 		nupa_record_posted(qp, begun_ticks, list, wr);
 	if (unlikely(engine->wire_dirty))
 		engine->ops->wires_posted(engine, qp);
+	if (unlikely(!engine->lock.biased) && qp->sq.posted == first && qp->steady_tx && list &&
+	    !error && nupa_lane_vote(qp))
+		return 0;
 	nupa_engine_unlock(engine);
 	return error;
 }

@@ -90,7 +90,7 @@ static inline bool express_built(struct nupa_qp *qp)
 	request.rkey = wqe->rkey;
 	request.compare_add = wqe->compare_add;
 	request.swap = wqe->swap;
-	return nupa_express(qp, &request);
+	return nupa_express(qp, &request, NULL);
 }
 
 static int wr_complete(struct ibv_qp_ex *ibv)

@@ -46,6 +46,12 @@ static inline bool nupa_cq_full(const struct nupa_cq *cq)
 	return unlikely(cq->overrun || cq->tail - cq->head >= cq->capacity);
 }
 
+/* Whether a completion is just put there, and there is room for it. */
+static inline bool nupa_cq_is_quiet(const struct nupa_cq *cq)
+{
+	return likely(!cq->notes && cq->arm == NUPA_ARM_NONE && !nupa_cq_full(cq));
+}
+
 static inline void nupa_cq_commit(struct nupa_cq *cq, bool solicited)
 {
 	cq->tail++;

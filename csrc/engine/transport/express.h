@@ -9,6 +9,7 @@
 #ifndef NUPA_EXPRESS_H
 #define NUPA_EXPRESS_H
 
+#include "engine/core/lane.h"
 #include "engine/transport/sq.h"
 
 static inline bool nupa_express_path(const struct nupa_qp *qp)
@@ -59,35 +60,60 @@ static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_expre
 	return true;
 }
 
-/* WRITE, READ and atomics on memory that is mapped here, when nothing stands before them. */
-static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_express *request)
+/* The same, without looking: in a lane. */
+static inline bool nupa_express_path_known(const struct nupa_qp *qp)
+{
+	return likely(qp->steady_tx) && likely(qp->channel->path_up) &&
+	       likely(qp->channel->path_epoch == nupa_load_acquire(qp->engine->fabric->port_epoch));
+}
+
+static inline void nupa_lane_count(struct nupa_lane *lane, const struct nupa_qp *qp,
+				   const struct nupa_express *request)
+{
+	struct nupa_lane_flow *flow = &lane->flows[qp->channel->peer_host];
+	const bool is_read = request->opcode == IBV_WR_RDMA_READ;
+	uint64_t *bytes = is_read ? &flow->rcv_bytes : &flow->xmit_bytes;
+	uint64_t *packets = is_read ? &flow->rcv_packets : &flow->xmit_packets;
+
+	nupa_store_relaxed(bytes, *bytes + request->bytes);
+	nupa_store_relaxed(packets, *packets + 1 + (request->bytes - 1) / NUPA_MTU_BYTES);
+}
+
+/* WRITE, READ and atomics on memory that is mapped here, when nothing stands before them.  lane:
+ * of this thread, which is in it; NULL: it has the lock. */
+static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_express *request,
+					  struct nupa_lane *lane)
 {
 	struct nupa_engine *engine = qp->engine;
 	struct nupa_channel *channel = qp->channel;
+	uint64_t *hazard = lane ? lane->hazard : &engine->slot->hazard;
 	uint32_t access = nupa_access_needed[request->opcode & 31];
 	const struct nupa_window *window;
 	uint8_t *target;
 	bool good;
 
 	/* Only the long way records direct accesses. */
-	if (qp->sq.acked != qp->sq.posted || unlikely(engine->trace) || !nupa_express_path(qp) ||
+	if (qp->sq.acked != qp->sq.posted || unlikely(engine->trace) ||
+	    !(lane ? nupa_express_path_known(qp) : nupa_express_path(qp)) ||
 	    !nupa_mover_knows_peer(qp) || !(qp->peer_access & access))
 		return false;
 	window = nupa_window_find(channel, request->rkey);
 	if (unlikely(!window || !window->base))
 		return false;
-	good = nupa_window_enter(engine, channel, window, request->rkey) &&
+	good = nupa_window_enter(hazard, channel, window, request->rkey) &&
 	       nupa_window_permits(window, qp->peer_pd, qp->dest_qpn, request->raddr,
 				   request->bytes, access);
 	target = window->base + (request->raddr - window->iova);
 	if (likely(good))
 		good = nupa_mover_copy(request->opcode, target, request->local, request->bytes,
 				       request->compare_add, request->swap);
-	nupa_window_leave(engine);
+	nupa_window_leave(hazard);
 	if (unlikely(!good))
 		return false;
 	qp->hot = target;
-	if (request->opcode == IBV_WR_RDMA_READ)
+	if (lane)
+		nupa_lane_count(lane, qp, request);
+	else if (request->opcode == IBV_WR_RDMA_READ)
 		nupa_flow_rcv(channel, request->bytes);
 	else
 		nupa_flow_xmit(channel, request->bytes);
@@ -101,7 +127,8 @@ static inline bool nupa_express_one_sided(struct nupa_qp *qp, const struct nupa_
 	 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
 
 /* Done on the spot; false: it takes the long way. */
-static inline bool nupa_express(struct nupa_qp *qp, struct nupa_express *request)
+static inline bool nupa_express(struct nupa_qp *qp, struct nupa_express *request,
+				struct nupa_lane *lane)
 {
 	uint32_t opcode = request->opcode;
 	bool is_send = opcode == IBV_WR_SEND;
@@ -111,12 +138,17 @@ static inline bool nupa_express(struct nupa_qp *qp, struct nupa_express *request
 		    : opcode > 31 || !(NUPA_EXPRESS_OPCODES >> opcode & 1) || !request->bytes)
 		return false;
 	if (request->sge && request->bytes) {
-		request->local = nupa_mr_local(qp->engine, qp->ibv.pd, request->sge,
-					       is_source ? 0 : IBV_ACCESS_LOCAL_WRITE);
+		const int access = is_source ? 0 : IBV_ACCESS_LOCAL_WRITE;
+
+		request->local =
+		    lane ? nupa_mr_local_plain(qp->engine, qp->ibv.pd, request->sge, access)
+			 : nupa_mr_local(qp->engine, qp->ibv.pd, request->sge, access);
 		if (unlikely(!request->local))
 			return false;
 	}
-	return is_send ? nupa_express_send(qp, request) : nupa_express_one_sided(qp, request);
+	if (is_send)
+		return !lane && nupa_express_send(qp, request);
+	return nupa_express_one_sided(qp, request, lane);
 }
 
 #endif

@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 13u
+#define NUPA_LAYOUT_VERSION 14u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -269,6 +269,8 @@ NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
 #define NUPA_CLAIM_EPOCH(c) ((uint32_t)((c) >> 8) & 0xffffff)
 #define NUPA_CLAIM_STATE(c) ((uint32_t)(c)&0xff)
 
+#define NUPA_LANES_MAX 9u
+
 struct nupa_slot {
 	/* Line 0, the owner's identity. */
 	uint64_t claim;      /* CAS */
@@ -302,8 +304,10 @@ struct nupa_slot {
 	uint32_t fault_seen; /* owner: the fault_epoch that it goes by */
 
 	/* Line 2: hazard.  Target slot << 32 | MR index + 1 while the owner copies directly
-	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4). */
+	 * to or from that region, else 0.  Dereg waits for it (see mr.c, P4/C4).  So many of
+	 * `lanes` may have one, too. */
 	NUPA_LINE_ALIGNED uint64_t hazard;
+	uint32_t n_lanes; /* owner; grows only */
 
 	/* Line 3: incremented (fetch_add) by each process that wrote a word of `contact` for this
 	 * slot; not by other kernels where memory is not coherent. */
@@ -319,11 +323,16 @@ struct nupa_slot {
 	uint32_t rate_seen; /* owner: the rate_epoch that it goes by */
 	uint64_t used[5];   /* owner: by enum nupa_quota_kind; of the pool: extents say it */
 
+	/* Owner's threads that share its lock: one each, in a line of its own. */
+	struct {
+		NUPA_LINE_ALIGNED uint64_t hazard;
+	} lanes[NUPA_LANES_MAX];
+
 	/* Owner: contact[s] is the epoch of slot s when this one opened its ring to it; with
 	 * NUPA_CONTACT_CLOSED: when it closed it for good. */
 	NUPA_LINE_ALIGNED uint32_t contact[NUPA_SLOTS_MAX];
 };
-NUPA_ASSERT_SIZE(struct nupa_slot, 5 * 64 + 1024);
+NUPA_ASSERT_SIZE(struct nupa_slot, 5 * 64 + NUPA_LANES_MAX * 64 + 1024);
 #define NUPA_NET_COALESCED 0x80000000u
 #define NUPA_CONTACT_CLOSED 0x80000000u
 NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);

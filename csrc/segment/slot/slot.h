@@ -3,6 +3,7 @@
 #ifndef NUPA_SLOT_H
 #define NUPA_SLOT_H
 
+#include "base/atomics.h"
 #include "segment/segment_internal.h"
 
 /* process.c: /proc/PID/stat field 22, or 0 if there is no such process. */
@@ -13,6 +14,13 @@ bool nupa_process_alive(uint32_t pid, uint64_t start_time);
 
 /* apart.c.  The claim as it is in memory here. */
 uint64_t nupa_slot_claim(const struct nupa_slot *slot);
+/* How many lanes may have a hazard. */
+static inline uint32_t nupa_slot_lanes(const struct nupa_slot *slot)
+{
+	const uint32_t n = nupa_load_relaxed(&slot->n_lanes);
+
+	return n < NUPA_LANES_MAX ? n : NUPA_LANES_MAX;
+}
 /* The claim, and what stands beside it and in line 1, as they are now. */
 uint64_t nupa_slot_fetch(const struct nupa_fabric *fabric, uint32_t slot);
 /* All of a slot of our own; its lines 0 and 1 alone. */

@@ -144,3 +144,97 @@ TEST(a_try_respects_holders_and_the_bias)
 	take_once(&lock);
 	take_once(&outer);
 }
+
+/* --- sharing it ---------------------------------------------------------------------- */
+
+#define SHARERS 3u
+#define ENTRIES 20000u /* of each at least, while it is shared */
+
+struct party {
+	struct nupa_lock lock;
+	uint32_t n_done; /* members: one alone would not share it */
+	uint32_t held;   /* not atomic: sharers read it, holders change it */
+	struct member {
+		struct party *party;
+		uint64_t own; /* not atomic: its thread changes it, holders read it */
+		uint64_t seen;
+	} members[SHARERS];
+};
+
+static void *enter_often(void *arg)
+{
+	struct member *member = arg;
+	struct party *party = member->party;
+
+	while (nupa_load_relaxed(&party->n_done) < SHARERS) {
+		if (nupa_lock_acquire_unless_shared(&party->lock)) {
+			CHECK(nupa_lock_join(&party->lock) >= 0);
+			if (!nupa_lock_vote(&party->lock))
+				nupa_lock_release(&party->lock);
+			continue;
+		}
+		if (!nupa_lock_enter(&party->lock))
+			continue;
+		CHECK_EQ(party->held, 0);
+		if (++member->own == ENTRIES)
+			nupa_fetch_add_seq(&party->n_done, 1);
+		nupa_lock_leave();
+	}
+	return NULL;
+}
+
+static uint64_t hold(struct party *party)
+{
+	uint64_t sum = 0;
+
+	nupa_lock_acquire(&party->lock);
+	party->held = 1;
+	for (uint32_t i = 0; i < SHARERS; i++) {
+		CHECK(party->members[i].own >= party->members[i].seen);
+		party->members[i].seen = party->members[i].own;
+		sum += party->members[i].own;
+	}
+	party->held = 0;
+	nupa_lock_release(&party->lock);
+	return sum;
+}
+
+TEST(sharers_and_holders_exclude_each_other)
+{
+	struct party party = { 0 };
+	pthread_t threads[SHARERS];
+
+	nupa_lock_init(&party.lock);
+	if (!party.lock.enough_votes)
+		return; /* no membarrier here: never shared */
+	for (uint32_t i = 0; i < SHARERS; i++) {
+		party.members[i].party = &party;
+		CHECK_EQ(pthread_create(&threads[i], NULL, enter_often, &party.members[i]), 0);
+	}
+	for (uint32_t i = 0; i < 100; i++) {
+		(void)hold(&party);
+		sched_yield();
+	}
+	for (uint32_t i = 0; i < SHARERS; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+	CHECK(hold(&party) >= (uint64_t)SHARERS * ENTRIES);
+}
+
+TEST(places_of_sharers_are_limited)
+{
+	struct nupa_lock lock;
+	pthread_t other;
+
+	nupa_lock_init(&lock);
+	take_once(&lock); /* it has a record now */
+	for (uint32_t i = 0; i < NUPA_SHARERS_MAX; i++)
+		lock.sharers[i] = (struct nupa_thread *)(void *)&lock;
+	nupa_lock_acquire(&lock);
+	CHECK_EQ(nupa_lock_join(&lock), -1);
+	lock.sharers[NUPA_SHARERS_MAX - 1] = NULL;
+	CHECK_EQ(nupa_lock_join(&lock), (int)NUPA_SHARERS_MAX - 1);
+	CHECK_EQ(nupa_lock_join(&lock), (int)NUPA_SHARERS_MAX - 1); /* again, the same */
+	nupa_lock_release(&lock);
+	CHECK_EQ(pthread_create(&other, NULL, take_once, &lock), 0);
+	CHECK_EQ(pthread_join(other, NULL), 0);
+}
