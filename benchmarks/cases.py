@@ -139,6 +139,19 @@ def _empty_poll_ns(key: str) -> Callable[[Bench], float]:
     return measure
 
 
+def _threads(key: str) -> Callable[[Bench], float]:
+    def measure(bench: Bench) -> float:
+        values = raw.run("threads", cpus=bench.cpus, seconds=3 * _RAW_SECONDS)
+        return float(values[key]) / 1e6
+
+    return measure
+
+
+def _ucx_threads_mega_per_s(bench: Bench) -> float:
+    count = bench.iterations(2_000_000)
+    return ucx.run("ucp_put_bw", 8, count, bench.cpus, "-T", "2").messages_per_s / 1e6
+
+
 def _event_round_trip_us(bench: Bench) -> float:
     return 2 * _latency_us("send", None, 20_000, "-e")(bench)
 
@@ -357,6 +370,30 @@ CASES = (
         _empty_poll_ns("waiting_ns"),
         "none waits",
         _empty_poll_ns("idle_ns"),
+    ),
+    Case(
+        "two threads: WRITE 8 B",
+        "M/s",
+        at_least(1.8),
+        _threads("two_per_s"),
+        "one thread",
+        _threads("one_per_s"),
+    ),
+    Case(
+        "two threads, a context each",
+        "M/s",
+        at_least(1.8),
+        _threads("contexts_per_s"),
+        "one thread",
+        _threads("one_per_s"),
+    ),
+    Case(
+        "two threads: WRITE 8 B, UCX",
+        "M/s",
+        at_least(1),
+        _threads("two_per_s"),
+        "ucp_put_bw -T 2",
+        _ucx_threads_mega_per_s,
     ),
     Case("nupa.verbs: post and poll one", "µs", no_more(4), _python("one_ns", 1e-3)),
     Case("nupa.verbs: each of 64", "ns", no_more(150), _python("each_of_64_ns", 1.0)),

@@ -12,6 +12,7 @@
 
 struct worker {
 	struct end from, to;
+	struct ibv_mr mr; /* the key outlives its region here */
 	struct stage *stage;
 	pthread_t thread;
 	uint32_t index;
@@ -63,6 +64,8 @@ static void stage_open(struct stage *s)
 		worker->index = i;
 		worker->from = another(s->a);
 		worker->to = another(s->b);
+		worker->mr = *s->a->mr;
+		worker->from.mr = &worker->mr;
 		end_connect(&worker->from, &worker->to.self);
 		end_connect(&worker->to, &worker->from.self);
 	}
