@@ -53,6 +53,8 @@ static void give_back(struct nupa_engine *engine, struct nupa_channel *channel)
 	int *fds[] = { &channel->pidfd, &channel->life_fd };
 
 	nupa_window_forget(channel);
+	if (channel->pidfd >= 0 && !channel->trunked)
+		engine->n_watched--;
 	for (int i = 0; i < 2; i++) {
 		if (*fds[i] < 0)
 			continue;

@@ -33,6 +33,7 @@
 #define SPINNING_POLLS (16u * NUPA_TURNS_A_LOOK)
 #define HELD_BACK_POLL_NS 50000u
 #define DEATH_POLL_MS 50 /* where the descriptors below are not to be had */
+#define WATCHED_MAX 32u  /* peers by two descriptors each: a process may have 1,024 in all */
 #define NAP_MIN_NS 50000u
 #define NAP_MAX_NS 2000000u
 
@@ -242,9 +243,9 @@ static void *port_thread(void *arg)
 
 /* --- death watch --------------------------------------------------------------------- */
 
-static void watch_by_time(struct nupa_engine *engine)
+static void watch_by_time(struct nupa_engine *engine, bool *how)
 {
-	nupa_store_release(&engine->watch_polls, true);
+	nupa_store_release(how, true);
 	(void)!write(engine->watch_wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
@@ -258,9 +259,30 @@ static void watch_trunk(struct nupa_engine *engine, struct nupa_channel *channel
 	event.data.fd = channel->pidfd;
 	if (channel->pidfd < 0 ||
 	    epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, channel->pidfd, &event))
-		watch_by_time(engine);
+		watch_by_time(engine, &engine->watch_polls);
 	if (!nupa_channel_process_alive(channel))
 		nupa_store_release(&engine->deaths, true);
+}
+
+/* False: there is no proof of life to look at. */
+static bool watch_life(struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	if (!nupa_load_relaxed(&channel->peer_slot->life))
+		return false;
+	watch_by_time(engine, &engine->watch_lives);
+	return true;
+}
+
+/* By its proof of life, which the kernel has marked. */
+static bool peer_ended(const struct nupa_engine *engine)
+{
+	const struct nupa_fabric *fabric = engine->fabric;
+
+	for (uint32_t peer = 1; peer < fabric->geometry.n_slots; peer++)
+		if (nupa_load_relaxed(&engine->slot->contact[peer]) &&
+		    nupa_life_is_over(&fabric->slots[peer]))
+			return true;
+	return false;
 }
 
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
@@ -276,9 +298,15 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 		watch_trunk(engine, channel);
 		return;
 	}
+	if (engine->n_watched >= WATCHED_MAX && watch_life(engine, channel)) {
+		if (!nupa_channel_process_alive(channel))
+			nupa_store_release(&engine->deaths, true);
+		return;
+	}
 	fd = channel->foreign ? -1 : (int)syscall(SYS_pidfd_open, channel->peer_pid, 0);
 	if (fd >= 0) {
 		event.data.fd = channel->pidfd = fd;
+		engine->n_watched++;
 		watched = epoll_ctl(engine->watch_epoll, EPOLL_CTL_ADD, fd, &event) == 0 &&
 			  nupa_life_watch(engine, channel);
 	}
@@ -286,7 +314,7 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 		nupa_store_release(&engine->deaths, true);
 	} else if (!watched && !engine->polls_bell) {
 		/* No such descriptors here: look every DEATH_POLL_MS. */
-		watch_by_time(engine);
+		watch_by_time(engine, &engine->watch_polls);
 	}
 }
 
@@ -322,13 +350,17 @@ static void *watch_thread(void *arg)
 	nupa_life_begin(engine);
 	while (!nupa_load_acquire(&engine->stop)) {
 		struct epoll_event event;
-		int timeout_ms = engine->polls_bell                        ? NUPA_BEAT_MS
-				 : nupa_load_acquire(&engine->watch_polls) ? DEATH_POLL_MS
-									   : -1;
+		const bool polls = nupa_load_acquire(&engine->watch_polls);
+		const bool lives = nupa_load_acquire(&engine->watch_lives);
+		const int timeout_ms = engine->polls_bell ? NUPA_BEAT_MS
+				       : polls || lives   ? DEATH_POLL_MS
+							  : -1;
 		int n = epoll_wait(engine->watch_epoll, &event, 1, timeout_ms);
 
 		if (engine->polls_bell)
 			beat(engine);
+		else if (n == 0 && !polls && !peer_ended(engine))
+			continue;
 		if (n == 1 && engine->rings && event.data.fd == engine->fabric->bell->server) {
 			nupa_bell_hear(engine->fabric->bell);
 			continue;

@@ -85,11 +85,12 @@ struct nupa_channel {
 	uint32_t n_windows;             /* room there; a power of two, or 0 */
 	uint32_t windows_swept;         /* how many were looked at whether their region is there */
 	struct nupa_mapping **mappings; /* mapping.c */
-	int shared_fd;                  /* the peer's memfd, opened; -1: not */
-	uint32_t shared_fd_seen;        /* slot.shared_fd when we tried last */
-	uint64_t shared_bytes;          /* its size */
-	struct nupa_list refusals;      /* struct nupa_refusal */
-	struct nupa_channel *older;     /* broken ones to the same slot */
+	uint32_t shared_fd_seen;        /* slot.shared_fd when we looked last */
+	dev_t shared_dev;               /* the peer's memfd */
+	ino_t shared_ino;
+	uint64_t shared_bytes;      /* its size; 0: it has none, or not for us */
+	struct nupa_list refusals;  /* struct nupa_refusal */
+	struct nupa_channel *older; /* broken ones to the same slot */
 };
 
 /* --- calls --------------------------------------------------------------------------- */

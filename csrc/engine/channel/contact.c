@@ -134,7 +134,6 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->apart = nupa_slot_apart(engine->fabric, peer);
 	channel->trunked = nupa_slot_trunked(engine->fabric, peer);
 	channel->distant = channel->apart || channel->trunked;
-	channel->shared_fd = -1;
 	channel->peer_claim = claim;
 	channel->peer_epoch = NUPA_CLAIM_EPOCH(claim);
 	channel->peer_pid = NUPA_CLAIM_PID(claim);

@@ -61,32 +61,43 @@ static bool is_room(void)
 }
 
 /* The peer's memfd, by the same right that a debugger would need to read its memory.  It can be
- * sealed against shrinking alone: what we map of it can never go away under us. */
-bool nupa_mapping_open(struct nupa_channel *channel)
+ * sealed against shrinking alone: what we map of it can never go away under us.  -1: there is
+ * none. */
+static int open_file(const struct nupa_channel *channel, struct stat *status)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u/fd/%u", channel->peer_pid,
+		 channel->shared_fd_seen - 1);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, status) && S_ISREG(status->st_mode) && status->st_size > 0 &&
+	    fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK && nupa_channel_process_alive(channel))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+bool nupa_mapping_find(struct nupa_channel *channel)
 {
 	uint32_t number = nupa_load_acquire(&channel->peer_slot->shared_fd);
-	char path[64];
 	struct stat status;
 	int fd;
 
 	if (channel->shared_fd_seen == number)
-		return channel->shared_fd >= 0;
+		return channel->shared_bytes > 0;
 	channel->shared_fd_seen = number;
-	if (channel->shared_fd >= 0)
-		close(channel->shared_fd);
-	channel->shared_fd = -1;
+	channel->shared_bytes = 0;
 	if (number == 0 || channel->foreign)
 		return false;
-	snprintf(path, sizeof(path), "/proc/%u/fd/%u", channel->peer_pid, number - 1);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	fd = open_file(channel, &status);
 	if (fd < 0)
 		return false;
-	if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size <= 0 ||
-	    !(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) || !nupa_channel_process_alive(channel)) {
-		close(fd);
-		return false;
-	}
-	channel->shared_fd = fd;
+	close(fd);
+	channel->shared_dev = status.st_dev;
+	channel->shared_ino = status.st_ino;
 	channel->shared_bytes = (uint64_t)status.st_size;
 	return true;
 }
@@ -102,12 +113,20 @@ static struct nupa_mapping **bucket_of(const struct nupa_channel *channel, uint6
 static bool map(const struct nupa_channel *channel, struct nupa_mapping *mapping, uint64_t from,
 		uint64_t to)
 {
+	struct stat status;
 	void *at;
+	int fd;
 
 	if (from >= to)
 		return false;
-	at = mmap(NULL, to - from, PROT_READ | PROT_WRITE, MAP_SHARED, channel->shared_fd,
-		  (off_t)from);
+	/* Each time anew: a descriptor for each peer would be one of the program's 1,024. */
+	fd = open_file(channel, &status);
+	if (fd < 0)
+		return false;
+	at = status.st_dev == channel->shared_dev && status.st_ino == channel->shared_ino
+		 ? mmap(NULL, to - from, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)from)
+		 : MAP_FAILED;
+	close(fd);
 	if (at == MAP_FAILED)
 		return false;
 	madvise(at, to - from, MADV_DONTFORK);
@@ -187,7 +206,4 @@ void nupa_mapping_close(struct nupa_channel *channel)
 {
 	free(channel->mappings);
 	channel->mappings = NULL;
-	if (channel->shared_fd >= 0)
-		close(channel->shared_fd);
-	channel->shared_fd = -1;
 }

@@ -5,8 +5,8 @@
 
 #include "engine/channel/channel.h"
 
-/* Opens the memfd that the peer has now; false: it has none, or it is not to be had. */
-bool nupa_mapping_open(struct nupa_channel *channel);
+/* Finds the memfd that the peer has now; false: it has none, or it is not to be had. */
+bool nupa_mapping_find(struct nupa_channel *channel);
 /* A mapping with [offset, +bytes) of that file, and where that begins; NULL: there is none.  Each
  * is given back by nupa_mapping_put. */
 struct nupa_mapping *nupa_mapping_get(struct nupa_channel *channel, uint64_t offset, uint64_t bytes,

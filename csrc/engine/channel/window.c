@@ -94,7 +94,7 @@ bool nupa_window_may_share(const struct nupa_engine *engine, struct nupa_channel
 	return channel->mover != NUPA_MOVER_LOCAL &&
 	       (engine->forced_mover == NUPA_MOVER_NONE ||
 		engine->forced_mover == NUPA_MOVER_SHARED) &&
-	       nupa_mapping_open(channel);
+	       nupa_mapping_find(channel);
 }
 
 /* How the region is reached from here; false: not at all. */
