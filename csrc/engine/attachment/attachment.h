@@ -64,6 +64,11 @@ void nupa_engine_show(const struct nupa_engine *engine);
 
 /* progress.c: runs the engine once; returns how many messages were handled. */
 uint32_t nupa_engine_progress(struct nupa_engine *engine);
+/* The same for a program that polls.  With many peers, and if it spins, messages of those from
+ * which nothing has come for long may be left for one of its next turns. */
+uint32_t nupa_engine_turn(struct nupa_engine *engine);
+#define NUPA_HOT_MAX 8u
+#define NUPA_COLD_LOOKS 8u
 /* A program that spins looks in one of so many turns whether a time has come. */
 #define NUPA_TURNS_A_LOOK 8u
 /* Takes up to *budget* messages from one channel; how many. */
@@ -78,12 +83,19 @@ void nupa_engine_flush(struct nupa_engine *engine); /* acks that are due */
 bool nupa_engine_owes(const struct nupa_engine *engine);
 bool nupa_engine_rings_ready(const struct nupa_engine *engine);
 
-static inline bool nupa_engine_lines_ready(const struct nupa_engine *engine)
+static inline bool nupa_engine_lines_ready(const struct nupa_engine *engine, uint32_t n)
 {
-	for (uint32_t i = 0; i < engine->n_channels; i++)
+	for (uint32_t i = 0; i < n; i++)
 		if (nupa_channel_ready(engine->open[i]))
 			return true;
 	return false;
+}
+
+/* Whether a turn leaves some peers out. */
+static inline bool nupa_engine_looks_at_some(const struct nupa_engine *engine)
+{
+	return unlikely(engine->n_channels > NUPA_HOT_MAX + NUPA_COLD_LOOKS) &&
+	       nupa_load_relaxed(&engine->spins);
 }
 
 /* Whether nupa_engine_progress would find nothing to do. */

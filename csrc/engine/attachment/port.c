@@ -165,6 +165,7 @@ static void port_supervise(struct nupa_engine *engine)
 	polls = nupa_load_relaxed(&engine->polls) - polls;
 	if (!polls)
 		nupa_store_relaxed(&engine->app_drives, false);
+	nupa_store_relaxed(&engine->spins, polls >= SPINNING_POLLS);
 	if (polls && polls < SPINNING_POLLS) { /* what waits for a time waits for us, too */
 		nupa_engine_lock(engine);
 		nupa_sq_run_timed(engine);

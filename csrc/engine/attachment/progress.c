@@ -290,19 +290,67 @@ static bool looks_at_clock(struct nupa_engine *engine)
 	       ++engine->turns % NUPA_TURNS_A_LOOK == 0;
 }
 
-uint32_t nupa_engine_progress(struct nupa_engine *engine)
+/* Something came from open[i]: it is hot, in the place of one that was. */
+static void heat(struct nupa_engine *engine, uint32_t i)
+{
+	struct nupa_channel *channel = engine->open[i];
+	uint32_t place;
+
+	if (engine->n_hot < NUPA_HOT_MAX)
+		place = engine->n_hot++;
+	else
+		place = engine->next_cooled++ % NUPA_HOT_MAX;
+	engine->open[i] = engine->open[place];
+	engine->open[place] = channel;
+}
+
+static uint32_t drain_at(struct nupa_engine *engine, uint32_t i)
+{
+	struct nupa_channel *channel = engine->open[i];
+	const uint32_t handled = nupa_engine_drain(engine, channel, BUDGET_MESSAGES);
+
+	if (unlikely(!nupa_list_empty(&channel->refusals)))
+		nupa_responder_send_refusals(engine, channel);
+	/* A channel that has failed is not there any more. */
+	if (unlikely(handled && i >= engine->n_hot) && i < engine->n_channels &&
+	    engine->open[i] == channel)
+		heat(engine, i);
+	return handled;
+}
+
+static uint32_t drain_all(struct nupa_engine *engine)
 {
 	uint32_t handled = 0;
 
+	for (uint32_t i = 0; i < engine->n_channels; i++)
+		handled += drain_at(engine, i);
+	return handled;
+}
+
+/* The hot ones, and some of the rest: a program that spins comes to all of them within
+ * microseconds. */
+static uint32_t drain_some(struct nupa_engine *engine)
+{
+	uint32_t handled = 0;
+
+	for (uint32_t i = 0; i < engine->n_hot; i++)
+		handled += drain_at(engine, i);
+	for (uint32_t k = 0; k < NUPA_COLD_LOOKS; k++) {
+		if (engine->next_cold < engine->n_hot || engine->next_cold >= engine->n_channels)
+			engine->next_cold = engine->n_hot;
+		if (engine->next_cold < engine->n_channels)
+			handled += drain_at(engine, engine->next_cold++);
+	}
+	return handled;
+}
+
+static uint32_t run(struct nupa_engine *engine, bool all)
+{
+	uint32_t handled;
+
 	if (!nupa_list_empty(&engine->ack_pending))
 		send_acks(engine);
-	for (uint32_t i = 0; i < engine->n_channels; i++) {
-		struct nupa_channel *channel = engine->open[i];
-
-		handled += nupa_engine_drain(engine, channel, BUDGET_MESSAGES);
-		if (unlikely(!nupa_list_empty(&channel->refusals)))
-			nupa_responder_send_refusals(engine, channel);
-	}
+	handled = all ? drain_all(engine) : drain_some(engine);
 	if (unlikely(engine->wires))
 		handled += nupa_wires_run(engine);
 	if (unlikely(nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen))
@@ -332,6 +380,16 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 	return handled;
 }
 
+uint32_t nupa_engine_progress(struct nupa_engine *engine)
+{
+	return run(engine, true);
+}
+
+uint32_t nupa_engine_turn(struct nupa_engine *engine)
+{
+	return run(engine, !nupa_engine_looks_at_some(engine));
+}
+
 bool nupa_engine_is_idle(const struct nupa_engine *engine)
 {
 	return nupa_list_empty(&engine->ack_pending) && nupa_list_empty(&engine->reading) &&
@@ -359,7 +417,7 @@ void nupa_engine_progress_siblings(struct nupa_engine *engine)
 
 bool nupa_engine_rings_ready(const struct nupa_engine *engine)
 {
-	return nupa_engine_lines_ready(engine) ||
+	return nupa_engine_lines_ready(engine, engine->n_channels) ||
 	       nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen ||
 	       nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen;
 }

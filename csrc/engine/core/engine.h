@@ -59,12 +59,16 @@ struct nupa_engine {
 	/* Line 0: the lock and what every poll looks at. */
 	NUPA_LINE_ALIGNED struct nupa_lock lock;
 	uint32_t n_channels; /* entries of open[] */
+	uint32_t n_hot;      /* the first of them, from which something came last: progress.c */
+	uint32_t next_cold;  /* where a spinning program looks next among the rest */
+	uint32_t next_cooled;
 	uint32_t contact_epoch_seen;
 	uint32_t polls;        /* counts polls: the port thread sees that a program polls */
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
 	uint32_t idle_polls;   /* empty ones in a row */
 	uint32_t turns;        /* with queue pairs that wait for a time */
 	bool app_drives;       /* the port thread only supervises */
+	bool spins;            /* the program polled often in the last millisecond */
 	bool held_back;        /* messages wait in their ring, because of a fault */
 	bool deaths;           /* set by the death watch, without the lock */
 	bool broken;           /* there are broken channels to be swept */

@@ -169,9 +169,11 @@ void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 			return; /* these first: a backlog that is worked off does not grow */
 	}
 	for (uint32_t look = 0; look < LOOKS_OF_A_POLL; look++) {
-		if (look && !nupa_engine_lines_ready(engine))
+		if (look && !nupa_engine_lines_ready(engine, nupa_engine_looks_at_some(engine)
+								 ? engine->n_hot
+								 : engine->n_channels))
 			continue;
-		if (nupa_engine_progress(engine)) {
+		if (nupa_engine_turn(engine)) {
 			engine->idle_polls = 0;
 			return;
 		}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Many peers: the descriptors of a process do not grow with them, and the death of each is told. */
+#include "engine/attachment/attachment.h"
 #include "tests/support/target.h"
 
 #include <dirent.h>
@@ -54,6 +55,17 @@ static void many_open(struct many *m)
 	}
 }
 
+static void many_close(struct many *m)
+{
+	for (uint32_t i = 0; i < PEERS; i++) {
+		CHECK_EQ(nupa_destroy_qp(m->ends[i].qp), 0);
+		if (m->targets[i].pid)
+			target_close(&m->targets[i]);
+	}
+	end_close(m->end);
+	nupa_fabric_put(m->fabric);
+}
+
 TEST(descriptors_do_not_grow_with_peers)
 {
 	struct many m;
@@ -62,12 +74,7 @@ TEST(descriptors_do_not_grow_with_peers)
 	many_open(&m);
 	printf("  %u descriptors for %u peers\n", descriptors() - before, PEERS);
 	CHECK(descriptors() <= before + DESCRIPTORS);
-	for (uint32_t i = 0; i < PEERS; i++) {
-		CHECK_EQ(nupa_destroy_qp(m.ends[i].qp), 0);
-		target_close(&m.targets[i]);
-	}
-	end_close(m.end);
-	nupa_fabric_put(m.fabric);
+	many_close(&m);
 }
 
 /* Of the first, which has descriptors; of the last, which has none; and with room again. */
@@ -82,17 +89,35 @@ TEST(the_death_of_each_is_told)
 
 		end_start(end, IBV_WR_SEND, 1000, 0, 8); /* it has no receive */
 		target_kill(&m.targets[victims[i]]);
+		m.targets[victims[i]].pid = 0;
 		cq_expect(end->send_cq, 1000, IBV_WC_RETRY_EXC_ERR);
 	}
 	for (uint32_t i = 2; i < PEERS - 2; i++) { /* the others live */
 		end_start(&m.ends[i], IBV_WR_RDMA_WRITE, i, 0, 8);
 		cq_expect(m.end->send_cq, i, IBV_WC_SUCCESS);
 	}
-	for (uint32_t i = 0; i < PEERS; i++) {
-		CHECK_EQ(nupa_destroy_qp(m.ends[i].qp), 0);
-		if (i >= 2 && i < PEERS - 2)
-			target_close(&m.targets[i]);
+	many_close(&m);
+}
+
+/* A program that spins looks at few of them in each turn (nupa_engine_turn). */
+TEST(a_program_that_spins_hears_all)
+{
+	const uint64_t until_ns = test_now_ns() + WAIT_NS;
+	struct many m;
+	struct ibv_wc wc;
+
+	many_open(&m);
+	while (!nupa_engine_looks_at_some(nupa_engine_of(m.end->context))) {
+		CHECK_EQ(nupa_poll_cq(m.end->send_cq, 1, &wc), 0);
+		CHECK(test_now_ns() < until_ns);
 	}
-	end_close(m.end);
-	nupa_fabric_put(m.fabric);
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < PEERS; i++) { /* its acknowledgement has to come */
+			target_post_recv(&m.targets[i], round, 0, 8);
+			end_start(&m.ends[i], IBV_WR_SEND, i, 0, 8);
+			cq_expect(m.end->send_cq, i, IBV_WC_SUCCESS);
+			target_expect(&m.targets[i], round, IBV_WC_SUCCESS);
+		}
+	}
+	many_close(&m);
 }
