@@ -102,7 +102,7 @@ static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, 
 
 		if (likely(nupa_rx_ready(&channel->rx)) &&
 		    nupa_express_receive(engine, channel, nupa_rx_line(&channel->rx))) {
-			nupa_rx_release_line(&channel->rx);
+			nupa_rx_release(&channel->rx);
 			n++;
 			continue;
 		}

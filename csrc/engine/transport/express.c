@@ -1,8 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The express lane for what arrives (express.h): a SEND in one line into a receive of one piece.
+ * The express lane for what arrives (express.h): a SEND in one message into a receive of one piece.
  * The line is read in place, each word once: its producer may be hostile and still write to it. */
 #include "engine/transport/express.h"
 #include "engine/transport/responder.h"
+
+/* Where the bytes beside a line are; NULL: the long way judges it. */
+static inline const uint8_t *staged_payload(struct nupa_channel *channel, uint64_t total_bytes,
+					    uint64_t offset_bytes, uint32_t bytes)
+{
+	struct nupa_rx *rx = &channel->rx;
+	uint64_t start;
+
+	if (total_bytes != bytes || offset_bytes || !bytes || bytes > NUPA_EXPRESS_STAGED_BYTES ||
+	    bytes > nupa_dma_payload_max(rx->dma_bytes) || channel->distant)
+		return NULL;
+	rx->dma_pending = nupa_dma_span(rx->dma_head, rx->dma_bytes, bytes, &start);
+	return rx->dma + start;
+}
 
 static inline uint64_t word_of(const struct nupa_msg *line, unsigned int index)
 {
@@ -22,10 +36,18 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 	struct nupa_rq *rq;
 	struct nupa_rwqe *rwqe;
 	struct nupa_cqe *cqe;
+	const uint8_t *payload = line->data;
 	uint8_t *target;
 
-	if (op != NUPA_OP_SEND || bytes > NUPA_SEND_INLINE_BYTES ||
-	    (flags & ~(uint32_t)(NUPA_F_ACK | NUPA_F_SOLICITED)) != (NUPA_F_FIRST | NUPA_F_LAST))
+	if (op != NUPA_OP_SEND || (flags & ~(uint32_t)(NUPA_F_ACK | NUPA_F_SOLICITED |
+						       NUPA_F_DMA)) != (NUPA_F_FIRST | NUPA_F_LAST))
+		return false;
+	channel->rx.dma_pending = 0;
+	if (flags & NUPA_F_DMA)
+		payload = staged_payload(channel, word_of(line, 5), word_of(line, 6), bytes);
+	else if (bytes > NUPA_SEND_INLINE_BYTES)
+		payload = NULL;
+	if (!payload)
 		return false;
 	qp = nupa_qp_find(engine, (uint32_t)ids);
 	if (!qp || !qp->steady_rx || qp->channel != channel ||
@@ -49,7 +71,9 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 			       IBV_ACCESS_LOCAL_WRITE);
 	if (unlikely(!target))
 		return false;
-	if (unlikely(!nupa_guard_copy_small(target, line->data, bytes)))
+	if (unlikely(!(bytes <= NUPA_SEND_INLINE_BYTES
+			   ? nupa_guard_copy_small(target, payload, bytes)
+			   : nupa_guard_copy(target, payload, bytes))))
 		return false;
 	if (unlikely(!nupa_rx_intact(&channel->rx)))
 		return false; /* cleared under us: its sender died */

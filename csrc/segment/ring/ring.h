@@ -254,14 +254,6 @@ static inline void nupa_rx_publish(struct nupa_rx *rx)
 	nupa_store_release(&rx->header->head, NUPA_HEAD(rx->epoch, rx->head));
 }
 
-/* Gives a line back that was read in place, with nothing beside it. */
-static inline void nupa_rx_release_line(struct nupa_rx *rx)
-{
-	rx->head++;
-	if (rx->head - rx->head_published >= rx->n_lines / 8)
-		nupa_rx_publish(rx);
-}
-
 /* Gives the last message back to the producer.  The producer sees that an eighth of a ring later at
  * most, or when the consumer finds the ring empty and publishes. */
 static inline void nupa_rx_release(struct nupa_rx *rx)
