@@ -54,6 +54,21 @@ def _perftest(
     return pair.run().check().client.stdout
 
 
+def _send_us(size: int) -> Callable[[Bench], float]:
+    def measure(bench: Bench) -> float:
+        options = ("-s", str(size), "-n", bench.iterations(100_000))
+        text = _perftest(bench, "send", "lat", None, *options)
+        return perftest.parse_latency(text)[0].typical_us
+
+    return measure
+
+
+def _ucx_am_us(size: int) -> Callable[[Bench], float]:
+    return lambda bench: (
+        ucx.run("ucp_am_lat", size, bench.iterations(100_000), bench.cpus).typical_us
+    )
+
+
 def _latency_us(
     operation: Operation, mover: str | None = None, count: int = 50_000, *more: str
 ) -> Callable[[Bench], float]:
@@ -133,7 +148,7 @@ def _many_regions(key: str, scale: float) -> Callable[[Bench], float]:
 
 def _empty_poll_ns(key: str) -> Callable[[Bench], float]:
     def measure(bench: Bench) -> float:
-        values = raw.run("empty_poll", cpus=bench.cpus, seconds=2 * _RAW_SECONDS)
+        values = raw.run("empty_poll", cpus=bench.cpus, seconds=3 * _RAW_SECONDS)
         return float(values[key])
 
     return measure
@@ -235,6 +250,17 @@ CASES = (
         _latency_us("send"),
         "ucp_am_lat",
         _ucx_us("ucp_am_lat"),
+    ),
+    *(
+        Case(
+            f"ib_send_lat -s {size}, am",
+            "µs",
+            at_most(0.8 if size == 4096 else 1),
+            _send_us(size),
+            "ucp_am_lat",
+            _ucx_am_us(size),
+        )
+        for size in (64, 256, 1024, 4096, 8192, 65536)
     ),
     Case(
         "ib_send_lat -s 8, tag",
@@ -369,6 +395,14 @@ CASES = (
         no_more(40),
         _empty_poll_ns("waiting_ns"),
         "none waits",
+        _empty_poll_ns("idle_ns"),
+    ),
+    Case(
+        "empty poll, 64 peers",
+        "ns",
+        no_more(40),
+        _empty_poll_ns("peers_ns"),
+        "one peer",
         _empty_poll_ns("idle_ns"),
     ),
     Case(
