@@ -147,7 +147,7 @@ static bool mount_small_tmpfs(void)
 	     !write_text("/proc/self/gid_map", gid_map)))
 		return false;
 	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-	       mount("none", segment_folder, "tmpfs", 0, "size=104k") == 0;
+	       mount("none", segment_folder, "tmpfs", 0, "size=108k") == 0;
 }
 
 TEST(a_full_file_system_is_an_error_and_leaves_no_file)
