@@ -16,6 +16,7 @@ from benchmarks import (
     priority,
     record,
     registration,
+    scale,
     tenant_rates,
     transactions,
     trunk,
@@ -128,43 +129,6 @@ def _memcpy_gb_per_s(size: int) -> Callable[[Bench], float]:
         return float(values["results"][0]["gb_per_s"])
 
     return measure
-
-
-def _many_qps(key: str, scale: float) -> Callable[[Bench], float]:
-    def measure(bench: Bench) -> float:
-        values = raw.run("many_qps", cpus=bench.cpus, seconds=2 * _RAW_SECONDS)
-        return float(values[key]) * scale
-
-    return measure
-
-
-def _many_regions(key: str, scale: float) -> Callable[[Bench], float]:
-    def measure(bench: Bench) -> float:
-        values = raw.run("many_regions", cpus=bench.cpus, seconds=2 * _RAW_SECONDS)
-        return float(values[key]) * scale
-
-    return measure
-
-
-def _empty_poll_ns(key: str) -> Callable[[Bench], float]:
-    def measure(bench: Bench) -> float:
-        values = raw.run("empty_poll", cpus=bench.cpus, seconds=3 * _RAW_SECONDS)
-        return float(values[key])
-
-    return measure
-
-
-def _threads(key: str) -> Callable[[Bench], float]:
-    def measure(bench: Bench) -> float:
-        values = raw.run("threads", cpus=bench.cpus, seconds=3 * _RAW_SECONDS)
-        return float(values[key]) / 1e6
-
-    return measure
-
-
-def _ucx_threads_mega_per_s(bench: Bench) -> float:
-    count = bench.iterations(2_000_000)
-    return ucx.run("ucp_put_bw", 8, count, bench.cpus, "-T", "2").messages_per_s / 1e6
 
 
 def _event_round_trip_us(bench: Bench) -> float:
@@ -371,64 +335,7 @@ CASES = (
         )
         for name, size, count in _BULK[1:]
     ),
-    Case(
-        "1,024 QPs: WRITE 8 B by turns",
-        "M/s",
-        at_least(0.7),
-        _many_qps("many_per_s", 1e-6),
-        "one QP",
-        _many_qps("one_per_s", 1e-6),
-    ),
-    Case("1,024 QPs: resident, each", "KiB", no_more(16), _many_qps("kib_each", 1.0)),
-    Case("QPs made and connected", "/s", no_less(10_000), _many_qps("connects_per_s", 1.0)),
-    Case(
-        "100,000 regions: WRITE 8 B by turns",
-        "µs",
-        no_more(0.1),
-        _many_regions("many_ns", 1e-3),
-        "64 regions",
-        _many_regions("few_ns", 1e-3),
-    ),
-    Case(
-        "empty poll, 2,000 QPs wait for receives",
-        "ns",
-        no_more(40),
-        _empty_poll_ns("waiting_ns"),
-        "none waits",
-        _empty_poll_ns("idle_ns"),
-    ),
-    Case(
-        "empty poll, 64 peers",
-        "ns",
-        no_more(40),
-        _empty_poll_ns("peers_ns"),
-        "one peer",
-        _empty_poll_ns("idle_ns"),
-    ),
-    Case(
-        "two threads: WRITE 8 B",
-        "M/s",
-        at_least(1.8),
-        _threads("two_per_s"),
-        "one thread",
-        _threads("one_per_s"),
-    ),
-    Case(
-        "two threads, a context each",
-        "M/s",
-        at_least(1.8),
-        _threads("contexts_per_s"),
-        "one thread",
-        _threads("one_per_s"),
-    ),
-    Case(
-        "two threads: WRITE 8 B, UCX",
-        "M/s",
-        at_least(1),
-        _threads("two_per_s"),
-        "ucp_put_bw -T 2",
-        _ucx_threads_mega_per_s,
-    ),
+    *scale.CASES,
     Case("nupa.verbs: post and poll one", "µs", no_more(4), _python("one_ns", 1e-3)),
     Case("nupa.verbs: each of 64", "ns", no_more(150), _python("each_of_64_ns", 1.0)),
     Case("attach of a process", "ms", no_more(5), _python("attach_ns", 1e-6)),

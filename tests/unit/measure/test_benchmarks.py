@@ -101,6 +101,9 @@ def test_a_case_without_a_reference_has_no_ratio() -> None:
         ("ib_write_lat -s 8 over cma", (1.3, 1.0), (1.31, 1.0)),
         ("ib_write_bw 1 MiB over cma", (9.0, 10.0), (8.9, 10.0)),
         ("ib_send_bw -s 8", (18.0, 18.0), (17.9, 18.0)),
+        ("polls beside registrations of 512 MiB, the worst", (2_000.0, 1.0), (2_001.0, 1.0)),
+        ("first WRITE to an untouched 256 MiB", (50.0, 1.0), (50.1, 1.0)),
+        ("the same, pages made present", (1.0, 0.0), (2.0, 0.0)),
         ("nupa.verbs: post and poll one", (4.0, 0.0), (4.1, 0.0)),
         ("nupa.verbs: each of 64", (150.0, 0.0), (151.0, 0.0)),
         ("attach of a process", (5.0, 0.0), (5.1, 0.0)),
@@ -164,7 +167,7 @@ def test_the_raw_reference_is_scaled_to_the_unit_of_its_line(
         for case in CASES
         if case.reference is not None
         and case.reference_name.startswith(
-            ("cache", "a line", "process_vm", "writev", "wake", "memcpy", "one")
+            ("cache", "a line", "process_vm", "writev", "wake", "memcpy", "one QP", "one wake")
         )
     }
     assert references == {
