@@ -204,6 +204,8 @@ static void *port_thread(void *arg)
 			nupa_cm_run_timers(engine);
 			nupa_engine_unlock(engine);
 		}
+		if (unlikely(nupa_load_relaxed(&engine->late_key)))
+			nupa_mr_share_late(engine);
 		if (nupa_load_relaxed(&engine->app_drives)) {
 			port_supervise(engine);
 			continue;

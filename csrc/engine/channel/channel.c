@@ -96,10 +96,11 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 	       opcode != IBV_WR_ATOMIC_FETCH_AND_ADD && opcode != IBV_WR_ATOMIC_WRITE;
 }
 
-bool nupa_channel_can_pull(const struct nupa_channel *channel)
+uint32_t nupa_channel_pulls(const struct nupa_channel *channel)
 {
-	return channel->rx_open && !channel->faulty && !channel->distant &&
-	       nupa_load_relaxed(&channel->rx_header->pulls);
+	if (!channel->rx_open || channel->faulty || channel->distant)
+		return NUPA_PULLS_NOTHING;
+	return nupa_load_relaxed(&channel->rx_header->pulls);
 }
 
 void nupa_channel_bell(struct nupa_channel *channel)

@@ -157,7 +157,8 @@ static inline bool nupa_channel_intact(const struct nupa_channel *channel)
 /* Whether it is worth trying this operation without the peer's engine. */
 bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa_channel *channel,
 			     uint8_t opcode);
-bool nupa_channel_can_pull(const struct nupa_channel *channel);
+/* How the peer fetches what we SEND: enum nupa_pulls, as it says. */
+uint32_t nupa_channel_pulls(const struct nupa_channel *channel);
 void nupa_channel_bell(struct nupa_channel *channel);
 
 static inline void nupa_flow_xmit(struct nupa_channel *channel, uint64_t bytes)
@@ -297,10 +298,16 @@ enum nupa_direct {
 enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *qp,
 				   const struct nupa_wqe *wqe, const struct nupa_span *spans,
 				   uint32_t n_spans, uint32_t from, uint32_t bytes);
-/* Whether it could fetch from the peer. */
-bool nupa_mover_pulls(const struct nupa_channel *channel);
-/* Fetches n_from pieces of the peer's private memory into local spans: 0 or -errno. */
-int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, uint32_t n_to,
-		    const struct nupa_pull *from, uint32_t n_from, uint64_t bytes);
+
+/* pull.c: how this end could fetch from the peer. */
+enum nupa_pulls nupa_mover_pulls(const struct nupa_engine *engine,
+				 const struct nupa_channel *channel);
+/* Fetches one piece into memory here, if it is mapped. */
+bool nupa_mover_fetch(struct nupa_engine *engine, struct nupa_channel *channel,
+		      const struct nupa_pull *from, uint8_t *to);
+/* Fetches n_from pieces of the peer's memory into local spans: 0 or -errno. */
+int nupa_mover_pull(struct nupa_engine *engine, struct nupa_channel *channel,
+		    const struct nupa_span *to, uint32_t n_to, const struct nupa_pull *from,
+		    uint32_t n_from, uint64_t bytes);
 
 #endif

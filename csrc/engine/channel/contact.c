@@ -95,7 +95,7 @@ static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
 	nupa_store_relaxed(&header->mover, !channel->wired && nupa_window_may_share(engine, channel)
 					       ? NUPA_MOVER_SHARED
 					       : channel->mover);
-	nupa_store_relaxed(&header->pulls, nupa_mover_pulls(channel));
+	nupa_store_relaxed(&header->pulls, nupa_mover_pulls(engine, channel));
 	if (error) {
 		nupa_hint("the mover that NUPA_MOVER forces does not reach process %u (%s): "
 			  "unset it, or see `nupa doctor`",

@@ -50,11 +50,9 @@ int nupa_mover_probe(struct nupa_engine *engine, struct nupa_channel *channel)
 	return forced == NUPA_MOVER_CMA ? -ENOTSUP : 0;
 }
 
-/* Memory that is just being promoted may be EFAULT to a system call (promote.h), in our process or
- * in the peer's: not for long. */
 #define PROMOTION_NS 20000000u
 
-static bool may_be_in_promotion(uint64_t *since_ns)
+bool nupa_mover_may_be_in_promotion(uint64_t *since_ns)
 {
 	uint64_t now_ns = nupa_clock_ns();
 
@@ -79,8 +77,7 @@ static bool spans_readable(const struct nupa_span *spans, uint32_t n_spans)
 	return true;
 }
 
-/* Behind the first bytes of a vector. */
-static void iov_advance(struct iovec **iov, unsigned long *n, size_t bytes)
+void nupa_iov_advance(struct iovec **iov, unsigned long *n, size_t bytes)
 {
 	while (bytes && *n) {
 		size_t step = (*iov)->iov_len < bytes ? (*iov)->iov_len : bytes;
@@ -150,7 +147,8 @@ static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa
 			: process_vm_readv((pid_t)channel->peer_pid, first, n, piece, n_remote, 0);
 
 		if (unlikely(moved <= 0)) {
-			if (moved < 0 && errno == EFAULT && may_be_in_promotion(&fault_ns))
+			if (moved < 0 && errno == EFAULT &&
+			    nupa_mover_may_be_in_promotion(&fault_ns))
 				continue;
 			if (moved < 0 && errno == EFAULT && window->access & IBV_ACCESS_ON_DEMAND)
 				return spans_readable(spans, n_spans) ? NUPA_DIRECT_REMOTE_FAULT
@@ -165,7 +163,7 @@ static enum nupa_direct cma_move(struct nupa_channel *channel, const struct nupa
 			break;
 		remote_va += (uint64_t)moved;
 		bytes -= (uint64_t)moved;
-		iov_advance(&first, &n, (size_t)moved);
+		nupa_iov_advance(&first, &n, (size_t)moved);
 	}
 	return NUPA_DIRECT_DONE;
 }
@@ -335,73 +333,4 @@ enum nupa_direct nupa_mover_direct(struct nupa_engine *engine, struct nupa_qp *q
 			nupa_flow_xmit(channel, bytes);
 	}
 	return result;
-}
-
-bool nupa_mover_pulls(const struct nupa_channel *channel)
-{
-	uint64_t from = 0, to;
-	struct iovec local = { &to, sizeof(to) }, remote = { &from, sizeof(from) };
-
-	return channel->mover == NUPA_MOVER_CMA ||
-	       (channel->mover == NUPA_MOVER_LOCAL &&
-		process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)sizeof(to));
-}
-
-/* The rest of a pull that met memory that is gone or protected. */
-static int pull_reach(const struct nupa_channel *channel, struct iovec *to, unsigned long n_to,
-		      struct iovec *from, unsigned long n_from)
-{
-	enum nupa_reach result = NUPA_REACH_DONE;
-
-	while (n_to && n_from && result == NUPA_REACH_DONE) {
-		size_t bytes = to->iov_len < from->iov_len ? to->iov_len : from->iov_len;
-
-		result = nupa_reach_copy(0, (uintptr_t)to->iov_base, (pid_t)channel->peer_pid,
-					 (uintptr_t)from->iov_base, bytes);
-		iov_advance(&to, &n_to, bytes);
-		iov_advance(&from, &n_from, bytes);
-	}
-	if (!nupa_channel_process_alive(channel))
-		return -ESRCH;
-	return result == NUPA_REACH_NO_SOURCE   ? -EFAULT
-	       : result == NUPA_REACH_NO_TARGET ? -EACCES
-						: 0;
-}
-
-/* The kernel copies within this process, too: a list that is not what was sent (I5) leads to memory
- * that is not there. */
-int nupa_mover_pull(struct nupa_channel *channel, const struct nupa_span *to, uint32_t n_to,
-		    const struct nupa_pull *from, uint32_t n_from, uint64_t bytes)
-{
-	struct iovec local[NUPA_SGE_MAX], remote[NUPA_SGE_MAX];
-	struct iovec *to_iov = local, *from_iov = remote;
-	unsigned long n_to_iov = 0, n_from_iov = 0;
-	uint64_t left = bytes, fault_ns = 0;
-	ssize_t moved;
-
-	for (uint32_t i = 0; i < n_to && left; i++) {
-		uint64_t n = to[i].bytes < left ? to[i].bytes : left;
-
-		if (n)
-			local[n_to_iov++] = (struct iovec){ to[i].va, n };
-		left -= n;
-	}
-	for (uint32_t i = 0; i < n_from; i++)
-		remote[n_from_iov++] =
-		    (struct iovec){ (void *)(uintptr_t)from[i].va, from[i].bytes };
-	/* One call moves 2 GiB at most (MAX_RW_COUNT): go on where it stopped. */
-	while (bytes) {
-		moved = process_vm_readv((pid_t)channel->peer_pid, to_iov, n_to_iov, from_iov,
-					 n_from_iov, 0);
-		if (moved < 0 && errno == EFAULT && may_be_in_promotion(&fault_ns))
-			continue;
-		if (moved < 0 && errno == EFAULT)
-			return pull_reach(channel, to_iov, n_to_iov, from_iov, n_from_iov);
-		if (moved <= 0)
-			return moved < 0 ? -errno : -EFAULT;
-		bytes -= (uint64_t)moved;
-		iov_advance(&to_iov, &n_to_iov, (size_t)moved);
-		iov_advance(&from_iov, &n_from_iov, (size_t)moved);
-	}
-	return 0;
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One-sided operations whose ends are both memory of this process. */
+ * One-sided operations whose ends are both memory of this process; and what the movers share. */
 #ifndef NUPA_MOVER_H
 #define NUPA_MOVER_H
 
 #include "engine/channel/channel.h"
+
+#include <sys/uio.h>
 
 /* Whether the peer QP is still what it was when we looked at all of it (meet_peer_qp). */
 static inline bool nupa_mover_knows_peer(const struct nupa_qp *qp)
@@ -48,5 +50,11 @@ static inline bool nupa_mover_copy(uint32_t opcode, uint8_t *target, uint8_t *lo
 	nupa_copy(local, &original, sizeof(original));
 	return true;
 }
+
+/* mover.c: memory that is just being promoted may be EFAULT to a system call (promote.h), in our
+ * process or in the peer's: not for long.  *since_ns: 0 at first. */
+bool nupa_mover_may_be_in_promotion(uint64_t *since_ns);
+/* Behind the first bytes of a vector. */
+void nupa_iov_advance(struct iovec **iov, unsigned long *n, size_t bytes);
 
 #endif

@@ -63,6 +63,7 @@ struct nupa_mr {
 	struct nupa_dmabuf *dmabuf;  /* of a dma-buf: its mapping; else NULL */
 	bool away;                   /* its key is taken back for a while: a fork */
 	struct nupa_mr_pages *pages; /* NULL: peers do not reach it */
+	uint64_t sent_bytes;         /* of SENDs, while peers cannot map it (mr_late.c) */
 };
 
 /* mr.c */
@@ -115,6 +116,21 @@ static inline uint8_t *nupa_mr_local(const struct nupa_engine *engine, const str
 			     : nupa_mr_local_rare(nupa_mr_find(engine, sge->lkey), pd, sge, access);
 }
 
+/* mr_late.c: a SEND takes bytes from a region of its process that the receiver cannot map, and
+ * could if it were shared. */
+void nupa_mr_sends(struct nupa_engine *engine, const struct ibv_sge *sge);
+
+/* Whether the partner of this QP may map the memory of an SGE that nupa_mr_local has found. */
+static inline bool nupa_mr_may_map(const struct nupa_qp *qp, const struct ibv_sge *sge)
+{
+	const struct nupa_mr_entry *entry =
+	    &qp->engine->mr_entries[sge->lkey >> NUPA_KEY_VARIANT_BITS];
+
+	return qp->channel->mover == NUPA_MOVER_LOCAL ||
+	       nupa_load_relaxed(&entry->shared_off) != UINT64_MAX ||
+	       nupa_load_relaxed(&entry->pool_off) != UINT64_MAX;
+}
+
 /* Resolves a local scatter/gather list to memory: IBV_WC_SUCCESS or LOC_PROT_ERR. */
 enum ibv_wc_status nupa_mr_resolve(struct nupa_engine *engine, struct ibv_pd *pd,
 				   const struct ibv_sge *sge, uint32_t n_sge, int access,
@@ -162,6 +178,9 @@ int nupa_parent_dealloc(struct nupa_pd *pd);
 bool nupa_context_exporter_lives(const struct nupa_context *context);
 /* The process in *slot* is gone, and its pool memory will be reused: regions over it end. */
 void nupa_import_lose(struct nupa_engine *engine, uint32_t slot);
+
+/* mr_late.c: shares the region that nupa_mr_sends has found worth it.  Not under the lock. */
+void nupa_mr_share_late(struct nupa_engine *engine);
 
 /* mr_share.c: how many forks there were, of those that fork.c notices. */
 extern uint32_t nupa_forks;

@@ -158,7 +158,7 @@ void nupa_mr_hide_all(struct nupa_engine *engine)
 	for (uint32_t i = 0; i < engine->mr_limit; i++) {
 		struct nupa_mr *mr = engine->mrs[i];
 
-		if (!mr || !(mr->access & REACHED) ||
+		if (!mr || !(mr->access & REACHED || mr->pages) ||
 		    nupa_load_relaxed(&engine->mr_entries[i].key) != mr->ibv.lkey)
 			continue;
 		nupa_mr_withdraw(engine, i);

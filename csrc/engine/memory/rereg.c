@@ -74,6 +74,7 @@ static void apply(struct nupa_engine *engine, struct nupa_mr *mr, const struct c
 	mr->kind = (uint8_t)change->kind;
 	mr->access = nupa_mr_access(change->kind, change->access);
 	mr->pages = *pages;
+	mr->sent_bytes = 0;
 	*pages = old;
 	nupa_mr_expose(engine, mr);
 }

@@ -60,6 +60,15 @@ bool nupa_promote_possible(void)
 	return possible;
 }
 
+bool nupa_promote_unnoticed(void)
+{
+	int cancel_state = enter();
+	bool unnoticed = ready() && nupa_hold_is_total();
+
+	leave(cancel_state);
+	return unnoticed;
+}
+
 void nupa_promote_count_own_threads(int more)
 {
 	int cancel_state = enter();

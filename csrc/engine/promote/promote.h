@@ -25,6 +25,10 @@ struct nupa_shared_range {
  * not 0. */
 bool nupa_promote_possible(void);
 
+/* Whether it goes unnoticed at any time: system calls of other threads that write to the memory
+ * wait, too, and do not fail. */
+bool nupa_promote_unnoticed(void);
+
 /* Promotes all it can of the pages that overlap [addr, +bytes).  Fills in up to n_max maximal runs
  * of them that are promoted now, ascending, and returns their number.  The caller gives each
  * back to nupa_promote_release.  -EINVAL: addr + bytes is beyond the address space. */

@@ -4,23 +4,75 @@
 #include "engine/transport/express.h"
 #include "engine/transport/responder.h"
 
-/* Where the bytes beside a line are; NULL: the long way judges it. */
-static inline const uint8_t *staged_payload(struct nupa_channel *channel, uint64_t total_bytes,
-					    uint64_t offset_bytes, uint32_t bytes)
-{
-	struct nupa_rx *rx = &channel->rx;
-	uint64_t start;
-
-	if (total_bytes != bytes || offset_bytes || !bytes || bytes > NUPA_EXPRESS_STAGED_BYTES ||
-	    bytes > nupa_dma_payload_max(rx->dma_bytes) || channel->distant)
-		return NULL;
-	rx->dma_pending = nupa_dma_span(rx->dma_head, rx->dma_bytes, bytes, &start);
-	return rx->dma + start;
-}
+/* Where the bytes of a message are. */
+struct source {
+	const uint8_t *payload; /* NULL: the sender keeps them */
+	struct nupa_pull pull;
+	uint32_t bytes;
+};
 
 static inline uint64_t word_of(const struct nupa_msg *line, unsigned int index)
 {
 	return nupa_load_relaxed((const uint64_t *)(const void *)line + index);
+}
+
+static inline bool find_beside(struct nupa_channel *channel, const struct nupa_msg *line,
+			       struct source *source)
+{
+	const uint64_t total_bytes = word_of(line, 5), offset_bytes = word_of(line, 6);
+	struct nupa_rx *rx = &channel->rx;
+	const uint32_t bytes = source->bytes;
+	uint64_t start;
+
+	if (total_bytes != bytes || offset_bytes || !bytes || bytes > NUPA_STAGED_MAX_BYTES ||
+	    bytes > nupa_dma_payload_max(rx->dma_bytes) || channel->distant)
+		return false;
+	rx->dma_pending = nupa_dma_span(rx->dma_head, rx->dma_bytes, bytes, &start);
+	source->payload = rx->dma + start;
+	return true;
+}
+
+static inline bool find_kept(const struct nupa_msg *line, struct source *source)
+{
+	const uint64_t total_bytes = word_of(line, 5), last = word_of(line, 7);
+
+	if (source->bytes != sizeof(source->pull) || !total_bytes ||
+	    total_bytes > NUPA_MSG_MAX_BYTES || total_bytes != (uint32_t)last)
+		return false;
+	source->payload = NULL;
+	source->bytes = (uint32_t)total_bytes;
+	source->pull =
+	    (struct nupa_pull){ word_of(line, 6), (uint32_t)last, (uint32_t)(last >> 32) };
+	return true;
+}
+
+/* False: the long way judges it. */
+static inline bool find_source(struct nupa_channel *channel, const struct nupa_msg *line,
+			       uint32_t flags, struct source *source)
+{
+	source->bytes = (uint32_t)word_of(line, 3);
+	source->payload = line->data;
+	channel->rx.dma_pending = 0;
+	switch (flags & (NUPA_F_DMA | NUPA_F_PULL)) {
+	case 0:
+		return source->bytes <= NUPA_SEND_INLINE_BYTES;
+	case NUPA_F_DMA:
+		return find_beside(channel, line, source);
+	case NUPA_F_PULL:
+		return find_kept(line, source);
+	default:
+		return false;
+	}
+}
+
+static inline bool place(struct nupa_qp *qp, const struct source *source, uint8_t *target)
+{
+	if (unlikely(!source->payload))
+		return nupa_mover_fetch(qp->engine, qp->channel, &source->pull, target) &&
+		       nupa_responder_awaited(qp);
+	if (source->bytes <= NUPA_SEND_INLINE_BYTES)
+		return nupa_guard_copy_small(target, source->payload, source->bytes);
+	return nupa_guard_copy(target, source->payload, source->bytes);
 }
 
 bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *channel,
@@ -29,25 +81,20 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 	uint64_t head = word_of(line, 0); /* tag, op, flags, syndrome, timer */
 	uint64_t ids = word_of(line, 1);  /* dest_qpn, src_qpn */
 	uint64_t psns = word_of(line, 2); /* psn, ack_psn */
-	uint32_t bytes = (uint32_t)word_of(line, 3);
 	uint32_t flags = (uint32_t)(head >> 40) & 0xff;
 	uint32_t op = (uint32_t)(head >> 32) & 0xff;
 	struct nupa_qp *qp;
 	struct nupa_rq *rq;
 	struct nupa_rwqe *rwqe;
 	struct nupa_cqe *cqe;
-	const uint8_t *payload = line->data;
+	struct source source;
 	uint8_t *target;
 
-	if (op != NUPA_OP_SEND || (flags & ~(uint32_t)(NUPA_F_ACK | NUPA_F_SOLICITED |
-						       NUPA_F_DMA)) != (NUPA_F_FIRST | NUPA_F_LAST))
+	if (op != NUPA_OP_SEND ||
+	    (flags & ~(uint32_t)(NUPA_F_ACK | NUPA_F_SOLICITED | NUPA_F_DMA | NUPA_F_PULL)) !=
+		(NUPA_F_FIRST | NUPA_F_LAST))
 		return false;
-	channel->rx.dma_pending = 0;
-	if (flags & NUPA_F_DMA)
-		payload = staged_payload(channel, word_of(line, 5), word_of(line, 6), bytes);
-	else if (bytes > NUPA_SEND_INLINE_BYTES)
-		payload = NULL;
-	if (!payload)
+	if (!find_source(channel, line, flags, &source))
 		return false;
 	qp = nupa_qp_find(engine, (uint32_t)ids);
 	if (!qp || !qp->steady_rx || qp->channel != channel ||
@@ -64,16 +111,14 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 	}
 	rq = qp->srq ? &qp->srq->rq : &qp->rq;
 	rwqe = nupa_rq_peek(rq);
-	if (unlikely(!rwqe || qp->recv_active || rwqe->n_sge != 1 || bytes > rwqe->sge[0].length ||
-		     nupa_cq_full(qp->recv_cq)))
+	if (unlikely(!rwqe || qp->recv_active || rwqe->n_sge != 1 ||
+		     source.bytes > rwqe->sge[0].length || nupa_cq_full(qp->recv_cq)))
 		return false;
 	target = nupa_mr_local(engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge,
 			       IBV_ACCESS_LOCAL_WRITE);
 	if (unlikely(!target))
 		return false;
-	if (unlikely(!(bytes <= NUPA_SEND_INLINE_BYTES
-			   ? nupa_guard_copy_small(target, payload, bytes)
-			   : nupa_guard_copy(target, payload, bytes))))
+	if (unlikely(!place(qp, &source, target)))
 		return false;
 	if (unlikely(!nupa_rx_intact(&channel->rx)))
 		return false; /* cleared under us: its sender died */
@@ -82,7 +127,7 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 		.wr_id = rwqe->wr_id,
 		.qp = qp,
 		.opcode = IBV_WC_RECV,
-		.byte_len = bytes,
+		.byte_len = source.bytes,
 		.qp_num = qp->ibv.qp_num,
 		.src_qp = (uint32_t)(ids >> 32),
 	};

@@ -60,9 +60,8 @@ static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_expre
 	return true;
 }
 
-/* express_stage.c: a SEND of more bytes, up to so many, which lie beside its line. */
-#define NUPA_EXPRESS_STAGED_BYTES 8192u
-bool nupa_express_stage(struct nupa_qp *qp, const struct nupa_express *request);
+/* express_bulk.c: a SEND of more bytes. */
+bool nupa_express_bulk(struct nupa_qp *qp, const struct nupa_express *request);
 
 /* The same, without looking: in a lane. */
 static inline bool nupa_express_path_known(const struct nupa_qp *qp)
@@ -138,8 +137,7 @@ static inline bool nupa_express(struct nupa_qp *qp, struct nupa_express *request
 	bool is_send = opcode == IBV_WR_SEND;
 	bool is_source = is_send || opcode == IBV_WR_RDMA_WRITE;
 
-	if (is_send ? request->bytes > NUPA_EXPRESS_STAGED_BYTES
-		    : opcode > 31 || !(NUPA_EXPRESS_OPCODES >> opcode & 1) || !request->bytes)
+	if (!is_send && (opcode > 31 || !(NUPA_EXPRESS_OPCODES >> opcode & 1) || !request->bytes))
 		return false;
 	if (request->sge && request->bytes) {
 		const int access = is_source ? 0 : IBV_ACCESS_LOCAL_WRITE;
@@ -153,7 +151,7 @@ static inline bool nupa_express(struct nupa_qp *qp, struct nupa_express *request
 	if (is_send)
 		return !lane &&
 		       (request->bytes <= NUPA_SEND_INLINE_BYTES ? nupa_express_send(qp, request)
-								 : nupa_express_stage(qp, request));
+								 : nupa_express_bulk(qp, request));
 	return nupa_express_one_sided(qp, request, lane);
 }
 

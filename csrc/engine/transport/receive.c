@@ -98,16 +98,17 @@ static enum ibv_wc_status place_pulled(struct nupa_qp *qp, const struct nupa_spa
 				       uint32_t n_spans, const struct nupa_msg *msg,
 				       const uint8_t *payload)
 {
-	struct nupa_pull pulls[NUPA_SGE_MAX];
+	struct nupa_pull pulls[NUPA_SGE_MAX] = { msg->pull };
 	uint64_t pull_bytes = 0;
-	uint32_t n_pulls;
+	uint32_t n_pulls = 1;
 	int error;
 
-	if (!(msg->flags & NUPA_F_DMA) || msg->length_bytes % sizeof(pulls[0]) ||
-	    msg->length_bytes > sizeof(pulls))
+	if (msg->length_bytes % sizeof(pulls[0]) || msg->length_bytes > sizeof(pulls))
 		return IBV_WC_REM_INV_REQ_ERR;
-	memcpy(pulls, payload, msg->length_bytes);
-	n_pulls = msg->length_bytes / (uint32_t)sizeof(pulls[0]);
+	if (msg->flags & NUPA_F_DMA) {
+		memcpy(pulls, payload, msg->length_bytes);
+		n_pulls = msg->length_bytes / (uint32_t)sizeof(pulls[0]);
+	}
 	for (uint32_t i = 0; i < n_pulls; i++) {
 		if (pulls[i].bytes == 0 || pulls[i].bytes > NUPA_MSG_MAX_BYTES)
 			return IBV_WC_REM_INV_REQ_ERR;
@@ -117,7 +118,8 @@ static enum ibv_wc_status place_pulled(struct nupa_qp *qp, const struct nupa_spa
 		return IBV_WC_REM_INV_REQ_ERR;
 	if (pull_bytes > spans_bytes(spans, n_spans))
 		return too_short(qp, spans_bytes(spans, n_spans), pull_bytes);
-	error = nupa_mover_pull(qp->channel, spans, n_spans, pulls, n_pulls, pull_bytes);
+	error =
+	    nupa_mover_pull(qp->engine, qp->channel, spans, n_spans, pulls, n_pulls, pull_bytes);
 	if (unlikely(!nupa_responder_awaited(qp)))
 		return IBV_WC_RETRY_EXC_ERR;
 	if (error)
@@ -137,9 +139,10 @@ static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe
 	uint64_t room, offset = qp->recv_bytes;
 	uint32_t n_spans;
 
-	if (likely(
-		rwqe->n_sge == 1 && !offset && msg->length_bytes <= NUPA_SEND_INLINE_BYTES &&
-		!(msg->flags & NUPA_F_DMA))) { /* a line into a buffer: what most small sends are */
+	if (likely(rwqe->n_sge == 1 && !offset && msg->length_bytes <= NUPA_SEND_INLINE_BYTES &&
+		   !(msg->flags &
+		     (NUPA_F_DMA |
+		      NUPA_F_PULL)))) { /* a line into a buffer: what most small sends are */
 		uint8_t *va = nupa_mr_local(qp->engine, pd, rwqe->sge, IBV_ACCESS_LOCAL_WRITE);
 
 		if (va && msg->length_bytes <= rwqe->sge[0].length &&

@@ -4,38 +4,43 @@
 #include "engine/transport/issue.h"
 #include "engine/transport/responder.h"
 
-/* A SEND up to this length is staged in the DMA channel (two copies, no system call).  The receiver
- * pulls a longer one (one copy) where it can. */
-#define SEND_STAGED_MAX_BYTES 8192u
-
-static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans,
-		      uint32_t n_spans)
+/* The spans are those of its SGEs that have bytes. */
+static uint32_t list_pulls(const struct nupa_wqe *wqe, const struct nupa_span *spans,
+			   struct nupa_pull *pulls)
 {
-	uint8_t *payload;
-	uint32_t n = 0, dma_bytes;
-	struct nupa_msg *msg;
+	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < n_spans; i++)
-		n += spans[i].bytes != 0;
-	dma_bytes = n * (uint32_t)sizeof(struct nupa_pull);
-	msg = nupa_issue_reserve(qp, wqe->length_bytes, dma_bytes, &payload);
+	for (uint32_t i = 0; i < wqe->n_sge; i++) {
+		if (!wqe->sge[i].length)
+			continue;
+		pulls[n] = (struct nupa_pull){ (uintptr_t)spans[n].va, wqe->sge[i].length,
+					       wqe->sge[i].lkey };
+		n++;
+	}
+	return n;
+}
+
+static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nupa_span *spans)
+{
+	struct nupa_pull pulls[NUPA_SGE_MAX];
+	const uint32_t n = list_pulls(wqe, spans, pulls);
+	const uint32_t list_bytes = n * (uint32_t)sizeof(pulls[0]);
+	const uint32_t dma_bytes = n > 1 ? list_bytes : 0;
+	uint8_t *payload;
+	struct nupa_msg *msg = nupa_issue_reserve(qp, wqe->length_bytes, dma_bytes, &payload);
+
 	if (!msg)
 		return false;
-	for (uint32_t i = 0; i < n_spans; i++) {
-		struct nupa_pull pull = { (uintptr_t)spans[i].va, spans[i].bytes };
-
-		if (!spans[i].bytes)
-			continue;
-		memcpy(payload, &pull, sizeof(pull));
-		payload += sizeof(pull);
-	}
 	nupa_request_fill(qp, msg, NUPA_OP_SEND,
-			  nupa_issue_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST | NUPA_F_DMA |
-			      NUPA_F_PULL,
-			  dma_bytes);
+			  nupa_issue_flags(wqe) | NUPA_F_FIRST | NUPA_F_LAST | NUPA_F_PULL |
+			      (dma_bytes ? NUPA_F_DMA : 0),
+			  list_bytes);
 	msg->imm = wqe->imm;
 	msg->total_bytes = wqe->length_bytes;
-	msg->offset_bytes = 0;
+	if (dma_bytes)
+		memcpy(payload, pulls, list_bytes);
+	else
+		msg->pull = pulls[0];
 	wqe->last_psn = qp->next_psn;
 	wqe->by_message = wqe->pulled = 1;
 	nupa_request_publish(qp, msg, dma_bytes);
@@ -135,14 +140,33 @@ static bool is_of_dmabuf(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
 	return false;
 }
 
+/* A SEND of more bytes is pulled. */
+static uint32_t least_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
+{
+	const uint32_t pulls = nupa_channel_pulls(qp->channel);
+	uint32_t least = NUPA_COPIED_MAX_BYTES;
+
+	if (pulls == NUPA_PULLS_NOTHING)
+		return UINT32_MAX;
+	if (pulls != NUPA_PULLS_MAPPED)
+		return NUPA_STAGED_MAX_BYTES;
+	for (uint32_t i = 0; i < wqe->n_sge; i++)
+		if (wqe->sge[i].length && !nupa_mr_may_map(qp, &wqe->sge[i])) {
+			nupa_mr_sends(qp->engine, &wqe->sge[i]);
+			least = NUPA_STAGED_MAX_BYTES;
+		}
+	return least;
+}
+
 /* I6 of retry.c: as it went before, if it did. */
 static bool goes_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
 {
 	if (unlikely(wqe->by_message))
 		return wqe->pulled;
 	/* UC waits for no receiver, so its buffer cannot. */
-	return wqe->length_bytes > SEND_STAGED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
-	       qp->type == IBV_QPT_RC && nupa_channel_can_pull(qp->channel) && !qp->engine->trace &&
+	return wqe->length_bytes > NUPA_COPIED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
+	       qp->type == IBV_QPT_RC && !qp->engine->trace &&
+	       wqe->length_bytes > least_pulled(qp, wqe) &&
 	       !(unlikely(qp->rated) && wqe->length_bytes > nupa_pace_piece_bytes(qp)) &&
 	       !(unlikely(qp->engine->dmabufs) && is_of_dmabuf(qp, wqe));
 }
@@ -158,7 +182,7 @@ static bool send_bulk(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 	if (!wqe->moved_bytes)
 		wqe->first_psn = qp->next_psn;
 	if (goes_pulled(qp, wqe))
-		return send_pull(qp, wqe, spans, n_spans);
+		return send_pull(qp, wqe, spans);
 	return send_parts(qp, wqe, spans, n_spans, NUPA_OP_SEND);
 }
 

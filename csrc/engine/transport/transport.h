@@ -7,6 +7,12 @@
 #include "engine/queue/queue.h"
 #include "engine/trace/publish.h"
 
+/* A SEND up to NUPA_STAGED_MAX_BYTES is staged in the DMA channel (two copies, no system call). The
+ * receiver pulls a longer one (one copy) where it can; and from memory that it has mapped one of
+ * more than NUPA_COPIED_MAX_BYTES. */
+#define NUPA_STAGED_MAX_BYTES 8192u
+#define NUPA_COPIED_MAX_BYTES 1024u
+
 /* state.c */
 void nupa_qp_publish(struct nupa_qp *qp);
 void nupa_qp_set_state(struct nupa_qp *qp, enum ibv_qp_state state);

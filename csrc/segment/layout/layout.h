@@ -489,7 +489,7 @@ struct nupa_ring_header {
 	uint64_t pair;       /* producer epoch << 32 | consumer epoch; 0: closed */
 	uint32_t mover;      /* how the producer moves bulk to and from the consumer */
 	uint32_t dma_backed; /* the DMA bytes are backed by memory */
-	uint32_t pulls;      /* it can read private memory of the consumer */
+	uint32_t pulls;      /* enum nupa_pulls: how it fetches what the consumer sends */
 	uint32_t consumer;   /* the consumer's host, + 1; 0: none yet */
 	/* Line 1, consumer: consumed lines, tagged: producer epoch << 40 | count. */
 	NUPA_LINE_ALIGNED uint64_t head;

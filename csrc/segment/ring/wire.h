@@ -27,7 +27,7 @@ enum nupa_msg_flag {
 	NUPA_F_FIRST = 1,
 	NUPA_F_LAST = 2,
 	NUPA_F_DMA = 4,  /* payload lies in the DMA channel */
-	NUPA_F_PULL = 8, /* SEND: payload is a list of struct nupa_pull; the receiver fetches */
+	NUPA_F_PULL = 8, /* SEND: the receiver fetches what struct nupa_pull says; F_DMA: a list */
 	NUPA_F_IMM = 16, /* `imm` holds immediate data, big endian */
 	NUPA_F_INV = 32, /* `imm` holds an rkey to invalidate */
 	NUPA_F_SOLICITED = 64,
@@ -78,10 +78,12 @@ struct nupa_deth { /* UD; the payload follows it */
 	uint16_t slid;
 };
 
-/* One source segment of a pulled SEND, in the sender's address space. */
+/* One source segment of a pulled SEND, in the sender's address space, and in its region of that
+ * lkey. */
 struct nupa_pull {
 	uint64_t va;
-	uint64_t bytes;
+	uint32_t bytes;
+	uint32_t lkey;
 };
 
 /* The result of an injected packet: struct nupa_inject_result. */
@@ -94,6 +96,13 @@ struct nupa_injected {
 
 /* XRC requests: ack_psn is the number of the SRQ; syndrome is 0 or this: PSNs start here. */
 #define NUPA_XRC_RESYNC 1u
+
+/* How a process fetches what another one SENDs. */
+enum nupa_pulls {
+	NUPA_PULLS_NOTHING = 0,
+	NUPA_PULLS_BY_KERNEL = 1, /* process_vm_readv */
+	NUPA_PULLS_MAPPED = 2,    /* what it can map of the sender's memory; else the same */
+};
 
 #define NUPA_SEND_INLINE_BYTES 32u
 #define NUPA_WRITE_INLINE_BYTES 16u
@@ -123,9 +132,12 @@ struct nupa_msg {
 			uint8_t ud_data[NUPA_UD_INLINE_BYTES];
 		};
 		struct {
-			uint64_t original;     /* ATOMIC_RESP */
-			uint64_t total_bytes;  /* SEND with F_PULL, or a SEND in parts */
-			uint64_t offset_bytes; /* READ_RESP, or a SEND in parts */
+			uint64_t original;    /* ATOMIC_RESP */
+			uint64_t total_bytes; /* SEND with F_PULL, or a SEND in parts */
+			union {
+				uint64_t offset_bytes; /* READ_RESP, or a SEND in parts */
+				struct nupa_pull pull; /* SEND with F_PULL, without F_DMA */
+			};
 		};
 		struct nupa_injected injected;
 	};
