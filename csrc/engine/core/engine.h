@@ -70,6 +70,7 @@ struct nupa_engine {
 	bool app_drives;       /* the port thread only supervises */
 	bool spins;            /* the program polled often in the last millisecond */
 	uint32_t late_key;     /* of a region that the port thread shares (mr_late.c); 0: none */
+	uint32_t late_tries;   /* left for that */
 	bool held_back;        /* messages wait in their ring, because of a fault */
 	bool deaths;           /* set by the death watch, without the lock */
 	bool broken;           /* there are broken channels to be swept */

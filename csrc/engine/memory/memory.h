@@ -64,6 +64,7 @@ struct nupa_mr {
 	bool away;                   /* its key is taken back for a while: a fork */
 	struct nupa_mr_pages *pages; /* NULL: peers do not reach it */
 	uint64_t sent_bytes;         /* of SENDs, while peers cannot map it (mr_late.c) */
+	bool becomes_shared;         /* for that */
 };
 
 /* mr.c */
@@ -116,9 +117,9 @@ static inline uint8_t *nupa_mr_local(const struct nupa_engine *engine, const str
 			     : nupa_mr_local_rare(nupa_mr_find(engine, sge->lkey), pd, sge, access);
 }
 
-/* mr_late.c: a SEND takes bytes from a region of its process that the receiver cannot map, and
- * could if it were shared. */
-void nupa_mr_sends(struct nupa_engine *engine, const struct ibv_sge *sge);
+/* mr_late.c: a SEND takes bytes from a region that the receiver cannot map, and could if it were
+ * shared.  True: it is about to be, and no system call of a peer must read it meanwhile. */
+bool nupa_mr_sends(struct nupa_engine *engine, const struct ibv_sge *sge);
 
 /* Whether the partner of this QP may map the memory of an SGE that nupa_mr_local has found. */
 static inline bool nupa_mr_may_map(const struct nupa_qp *qp, const struct ibv_sge *sge)

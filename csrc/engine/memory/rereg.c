@@ -75,6 +75,7 @@ static void apply(struct nupa_engine *engine, struct nupa_mr *mr, const struct c
 	mr->access = nupa_mr_access(change->kind, change->access);
 	mr->pages = *pages;
 	mr->sent_bytes = 0;
+	mr->becomes_shared = false;
 	*pages = old;
 	nupa_mr_expose(engine, mr);
 }

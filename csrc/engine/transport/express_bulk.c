@@ -71,13 +71,12 @@ static bool stage(struct nupa_qp *qp, const struct nupa_express *request, struct
 /* Whether the receiver may fetch it by a mapping. */
 static bool is_pulled(const struct nupa_qp *qp, const struct nupa_express *request)
 {
-	if (!request->sge || request->bytes <= NUPA_COPIED_MAX_BYTES ||
-	    nupa_channel_pulls(qp->channel) != NUPA_PULLS_MAPPED)
+	if (!request->sge || nupa_channel_pulls(qp->channel) != NUPA_PULLS_MAPPED)
 		return false;
 	if (nupa_mr_may_map(qp, request->sge))
 		return true;
 	if (request->bytes <= NUPA_STAGED_MAX_BYTES) /* others are counted by requester.c */
-		nupa_mr_sends(qp->engine, request->sge);
+		(void)nupa_mr_sends(qp->engine, request->sge);
 	return false;
 }
 

@@ -144,7 +144,7 @@ static bool is_of_dmabuf(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
 static uint32_t least_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
 {
 	const uint32_t pulls = nupa_channel_pulls(qp->channel);
-	uint32_t least = NUPA_COPIED_MAX_BYTES;
+	uint32_t least = 0;
 
 	if (pulls == NUPA_PULLS_NOTHING)
 		return UINT32_MAX;
@@ -152,8 +152,11 @@ static uint32_t least_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wq
 		return NUPA_STAGED_MAX_BYTES;
 	for (uint32_t i = 0; i < wqe->n_sge; i++)
 		if (wqe->sge[i].length && !nupa_mr_may_map(qp, &wqe->sge[i])) {
-			nupa_mr_sends(qp->engine, &wqe->sge[i]);
-			least = NUPA_STAGED_MAX_BYTES;
+			const uint32_t staged = nupa_mr_sends(qp->engine, &wqe->sge[i])
+						    ? UINT32_MAX
+						    : NUPA_STAGED_MAX_BYTES;
+
+			least = staged > least ? staged : least;
 		}
 	return least;
 }
@@ -164,8 +167,7 @@ static bool goes_pulled(const struct nupa_qp *qp, const struct nupa_wqe *wqe)
 	if (unlikely(wqe->by_message))
 		return wqe->pulled;
 	/* UC waits for no receiver, so its buffer cannot. */
-	return wqe->length_bytes > NUPA_COPIED_MAX_BYTES && !(wqe->flags & IBV_SEND_INLINE) &&
-	       qp->type == IBV_QPT_RC && !qp->engine->trace &&
+	return !(wqe->flags & IBV_SEND_INLINE) && qp->type == IBV_QPT_RC && !qp->engine->trace &&
 	       wqe->length_bytes > least_pulled(qp, wqe) &&
 	       !(unlikely(qp->rated) && wqe->length_bytes > nupa_pace_piece_bytes(qp)) &&
 	       !(unlikely(qp->engine->dmabufs) && is_of_dmabuf(qp, wqe));

@@ -7,11 +7,10 @@
 #include "engine/queue/queue.h"
 #include "engine/trace/publish.h"
 
-/* A SEND up to NUPA_STAGED_MAX_BYTES is staged in the DMA channel (two copies, no system call). The
- * receiver pulls a longer one (one copy) where it can; and from memory that it has mapped one of
- * more than NUPA_COPIED_MAX_BYTES. */
+/* A SEND beyond its line is pulled by the receiver from memory that it can map (one copy).  From
+ * other memory one of up to so many bytes is staged in the DMA channel (two copies), and a longer
+ * one is pulled where it can be (a system call). */
 #define NUPA_STAGED_MAX_BYTES 8192u
-#define NUPA_COPIED_MAX_BYTES 1024u
 
 /* state.c */
 void nupa_qp_publish(struct nupa_qp *qp);

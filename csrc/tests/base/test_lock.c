@@ -156,6 +156,7 @@ struct party {
 	uint32_t held;   /* not atomic: sharers read it, holders change it */
 	struct member {
 		struct party *party;
+		bool joined;
 		uint64_t own; /* not atomic: its thread changes it, holders read it */
 		uint64_t seen;
 	} members[SHARERS];
@@ -167,8 +168,11 @@ static void *enter_often(void *arg)
 	struct party *party = member->party;
 
 	while (nupa_load_relaxed(&party->n_done) < SHARERS) {
-		if (nupa_lock_acquire_unless_shared(&party->lock)) {
+		if (!member->joined || nupa_lock_acquire_unless_shared(&party->lock)) {
+			if (!member->joined) /* it may not enter yet */
+				nupa_lock_acquire(&party->lock);
 			CHECK(nupa_lock_join(&party->lock) >= 0);
+			member->joined = true;
 			if (!nupa_lock_vote(&party->lock))
 				nupa_lock_release(&party->lock);
 			continue;
