@@ -83,7 +83,12 @@ static int mover_of_target(const struct pair *pair)
 
 static bool is_shared(const struct pair *pair)
 {
-	return nupa_load_acquire(&region_of(pair)->pages) != NULL;
+	bool shared;
+
+	nupa_engine_lock(engine_of(pair));
+	shared = region_of(pair)->pages != NULL;
+	nupa_engine_unlock(engine_of(pair));
+	return shared;
 }
 
 /* Sends until the port thread has shared the region. */
