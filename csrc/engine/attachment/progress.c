@@ -304,11 +304,22 @@ static void heat(struct nupa_engine *engine, uint32_t i)
 	engine->open[place] = channel;
 }
 
-static uint32_t drain_at(struct nupa_engine *engine, uint32_t i)
+/* Whether something has come, or the peer is to be told how far we are.  Most looks find neither. */
+static inline bool has_news(const struct nupa_channel *channel)
+{
+	return nupa_rx_ready(&channel->rx) || channel->rx.head_published != channel->rx.head ||
+	       unlikely(!nupa_list_empty(&channel->refusals)) ||
+	       unlikely(channel->apart || channel->trunked);
+}
+
+static inline uint32_t drain_at(struct nupa_engine *engine, uint32_t i)
 {
 	struct nupa_channel *channel = engine->open[i];
-	const uint32_t handled = nupa_engine_drain(engine, channel, BUDGET_MESSAGES);
+	uint32_t handled;
 
+	if (likely(!has_news(channel)))
+		return 0;
+	handled = nupa_engine_drain(engine, channel, BUDGET_MESSAGES);
 	if (unlikely(!nupa_list_empty(&channel->refusals)))
 		nupa_responder_send_refusals(engine, channel);
 	/* A channel that has failed is not there any more. */

@@ -6,9 +6,9 @@
 #include <sched.h>
 #include <time.h>
 
-/* How often an empty poll looks at the rings before it gives up the lock.  A look costs a few
- * nanoseconds, a return through the program ten times that. */
-#define LOOKS_OF_A_POLL 6u
+/* How many lines an empty poll looks at before it gives up the lock, some of them again.  A look
+ * costs a few nanoseconds, a return through the program ten times that. */
+#define LINES_OF_A_POLL 3u
 
 /* Polls without asking for a notification that make a program a spinning one. */
 #define SPINNING_POLLS 64u
@@ -154,6 +154,8 @@ static void poll_idle(struct nupa_engine *engine)
 /* The engine runs in the thread that polls (engine.h I2). */
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 {
+	const uint32_t n = nupa_engine_looks_at_some(engine) ? engine->n_hot : engine->n_channels;
+
 	if (unlikely(engine->recorder))
 		nupa_record_wait(engine->recorder, true);
 	nupa_store_relaxed(&engine->polls, engine->polls + 1);
@@ -168,10 +170,8 @@ void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 		if (cq->head != cq->tail)
 			return; /* these first: a backlog that is worked off does not grow */
 	}
-	for (uint32_t look = 0; look < LOOKS_OF_A_POLL; look++) {
-		if (look && !nupa_engine_lines_ready(engine, nupa_engine_looks_at_some(engine)
-								 ? engine->n_hot
-								 : engine->n_channels))
+	for (uint32_t lines = 0; lines < LINES_OF_A_POLL; lines += n ? n : 1) {
+		if (lines && !nupa_engine_lines_ready(engine, n))
 			continue;
 		if (nupa_engine_turn(engine)) {
 			engine->idle_polls = 0;
