@@ -60,9 +60,8 @@ static bool is_room(void)
 	return nupa_load_relaxed(&n_mapped) < most;
 }
 
-/* The peer's memfd, by the same right that a debugger would need to read its memory.  It can be
- * sealed against shrinking alone: what we map of it can never go away under us.  -1: there is
- * none. */
+/* A file of the peer, by the same right that a debugger would need to read its memory.  -1: it is
+ * not there. */
 static int open_file(const struct nupa_channel *channel, struct stat *status)
 {
 	char path[64];
@@ -71,13 +70,18 @@ static int open_file(const struct nupa_channel *channel, struct stat *status)
 	snprintf(path, sizeof(path), "/proc/%u/fd/%u", channel->peer_pid,
 		 channel->shared_fd_seen - 1);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	if (!fstat(fd, status) && S_ISREG(status->st_mode) && status->st_size > 0 &&
-	    fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK && nupa_channel_process_alive(channel))
+	if (fd < 0 || !fstat(fd, status))
 		return fd;
 	close(fd);
 	return -1;
+}
+
+/* Whether it is the peer's memfd.  It can be sealed against shrinking alone: what we map of it can
+ * never go away under us. */
+static bool is_memfd(const struct nupa_channel *channel, int fd, const struct stat *status)
+{
+	return S_ISREG(status->st_mode) && status->st_size > 0 &&
+	       fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK && nupa_channel_process_alive(channel);
 }
 
 bool nupa_mapping_find(struct nupa_channel *channel)
@@ -95,11 +99,13 @@ bool nupa_mapping_find(struct nupa_channel *channel)
 	fd = open_file(channel, &status);
 	if (fd < 0)
 		return false;
+	if (is_memfd(channel, fd, &status)) {
+		channel->shared_dev = status.st_dev;
+		channel->shared_ino = status.st_ino;
+		channel->shared_bytes = (uint64_t)status.st_size;
+	}
 	close(fd);
-	channel->shared_dev = status.st_dev;
-	channel->shared_ino = status.st_ino;
-	channel->shared_bytes = (uint64_t)status.st_size;
-	return true;
+	return channel->shared_bytes > 0;
 }
 
 static struct nupa_mapping **bucket_of(const struct nupa_channel *channel, uint64_t offset)
@@ -119,7 +125,8 @@ static bool map(const struct nupa_channel *channel, struct nupa_mapping *mapping
 
 	if (from >= to)
 		return false;
-	/* Each time anew: a descriptor for each peer would be one of the program's 1,024. */
+	/* Each time anew: a descriptor for each peer would be one of the program's 1,024.  The file
+	 * that nupa_mapping_find has judged is known by its number. */
 	fd = open_file(channel, &status);
 	if (fd < 0)
 		return false;
