@@ -86,10 +86,14 @@ def parse(text: str) -> Result:
 
     >>> parse("Final:   1000000   0.167   0.170   0.171   44.75   44.75   5865515   5865516")
     Result(typical_us=0.167, mb_per_s=44.75, messages_per_s=5865516.0)
+    >>> parse("Final:   2000000   0.098   155.13   20332902")
+    Result(typical_us=0.098, mb_per_s=155.13, messages_per_s=20332902.0)
     """
     for line in reversed(text.splitlines()):
         if line.startswith("Final:"):
             values = [float(value) for value in line.split()[1:]]
             if len(values) == 8:
                 return Result(values[1], values[5], values[7])
+            if len(values) == 4:  # of several threads it prints the overall ones alone
+                return Result(*values[1:])
     raise ProgramError(f"ucx_perftest printed no final figures: {text[-500:]!r}")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * How long others' slow verbs hold a thread up, on the engine's own verbs.  One thread polls an
  * empty CQ and times each poll.  On the other CPU one thread registers 512 MiB, another one
- * registers and deregisters 64 KiB; then ibv_rereg_mr of 512 MiB.  Beside them: the same threads
- * copy memory of their own.
+ * registers and deregisters 64 KiB; then one thread calls ibv_rereg_mr of 512 MiB.  Beside them:
+ * the same two threads copy memory of their own.
  *
  * Then the first WRITE of 8 B to a region of 256 MiB that the peer has never touched. */
 #include "bench_fabric.h"
@@ -14,6 +14,8 @@
 #define UNTOUCHED_BYTES (UINT64_C(256) << 20)
 #define PAGE_BYTES UINT64_C(4096)
 #define REACHED (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+#define PAUSE_NS 5000000
 
 /* Durations by their first five binary digits. */
 #define DIGITS 4u
@@ -43,7 +45,8 @@ struct work {
 	uint8_t *memory, *copy;
 	uint64_t bytes;
 	void (*once)(struct work *);
-	bool repeats; /* until stop */
+	uint32_t again; /* so often, after a pause each */
+	bool repeats;   /* until stop */
 	const bool *stop;
 	bool done;
 	pthread_t thread;
@@ -108,11 +111,16 @@ static void poll_once(const struct end *end, struct times *times)
 static void *run(void *arg)
 {
 	struct work *work = arg;
+	const struct timespec pause = { .tv_nsec = PAUSE_NS };
 
 	bench_pin(work->cpu);
-	do
+	work->once(work);
+	for (uint32_t i = 0; i < work->again; i++) {
+		nanosleep(&pause, NULL);
 		work->once(work);
-	while (work->repeats && !__atomic_load_n(work->stop, __ATOMIC_ACQUIRE));
+	}
+	while (work->repeats && !__atomic_load_n(work->stop, __ATOMIC_ACQUIRE))
+		work->once(work);
 	__atomic_store_n(&work->done, true, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -165,7 +173,7 @@ static void touch(struct times *times)
 		__atomic_fetch_add(&times->count[i], 0, __ATOMIC_RELAXED);
 }
 
-/* Polls while *large* is worked on once, and *small* again and again. */
+/* Polls while *large* is worked on once, and *small* again and again; NULL: by nobody. */
 static void time_polls(const struct end *end, struct work work[2], void (*large)(struct work *),
 		       void (*small)(struct work *), struct times *times)
 {
@@ -179,14 +187,15 @@ static void time_polls(const struct end *end, struct work work[2], void (*large)
 	slow->done = false;
 	beside->repeats = true;
 	beside->stop = &stop;
-	if (pthread_create(&beside->thread, NULL, run, beside) ||
+	if ((small && pthread_create(&beside->thread, NULL, run, beside)) ||
 	    pthread_create(&slow->thread, NULL, run, slow))
 		fail("pthread_create");
 	while (!__atomic_load_n(&slow->done, __ATOMIC_ACQUIRE))
 		poll_once(end, times);
 	__atomic_store_n(&stop, true, __ATOMIC_RELEASE);
 	pthread_join(slow->thread, NULL);
-	pthread_join(beside->thread, NULL);
+	if (small)
+		pthread_join(beside->thread, NULL);
 }
 
 /* --- the first WRITE ----------------------------------------------------------------- */
@@ -342,8 +351,10 @@ int main(int argc, char **argv)
 				make_work(&end, SMALL_BYTES, options.cpu[1]) };
 	time_polls(&end, work, copy_it, copy_it, &times[QUIET]);
 	time_polls(&end, work, register_it, register_and_back, &times[REGISTERED]);
-	time_polls(&end, work, change_access, register_and_back, &times[CHANGED]);
-	time_polls(&end, work, change_memory, register_and_back, &times[CHANGED]);
+	work[0].again = 50;
+	time_polls(&end, work, change_access, NULL, &times[CHANGED]);
+	time_polls(&end, work, change_memory, NULL, &times[CHANGED]);
+	work[0].again = 0;
 	time_polls(&end, work, deregister_it, register_and_back, &times[REGISTERED]);
 	report(times, first_us, meeting->pages, options.json);
 	return 0;
