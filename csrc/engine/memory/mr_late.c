@@ -56,7 +56,9 @@ static bool finish(struct nupa_engine *engine, const struct nupa_mr *copy)
 	struct nupa_mr *mr = nupa_mr_find(engine, engine->late_key);
 	bool adopted = mr && adopt(engine, mr, copy);
 
-	if (mr && !adopted && engine->late_tries && --engine->late_tries)
+	if (engine->late_tries)
+		engine->late_tries--;
+	if (mr && !adopted && engine->late_tries)
 		return false;
 	if (mr) {
 		mr->becomes_shared = false;
