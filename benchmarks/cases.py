@@ -12,6 +12,7 @@ from benchmarks import (
     capture,
     fio,
     net,
+    over_verbs,
     packets,
     priority,
     record,
@@ -336,6 +337,7 @@ CASES = (
         for name, size, count in _BULK[1:]
     ),
     *scale.CASES,
+    *over_verbs.CASES,
     Case("nupa.verbs: post and poll one", "µs", no_more(4), _python("one_ns", 1e-3)),
     Case("nupa.verbs: each of 64", "ns", no_more(150), _python("each_of_64_ns", 1.0)),
     Case("attach of a process", "ms", no_more(5), _python("attach_ns", 1e-6)),

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from nupa.programs.pair import ProgramError, ProgramPair, free_port
+from nupa.programs.pair import ProgramError, ProgramPair, free_port, nupa_run
 from tests.common.namespaces import Namespace
 
 Test = Literal["ucp_put_lat", "ucp_am_lat", "tag_lat", "ucp_put_bw", "tag_bw"]
@@ -43,10 +44,26 @@ class Place:
     enter: tuple[tuple[str, ...], tuple[str, ...]]
     server: str
     env: Mapping[str, str]
+    #: The distribution's UCX, which speaks verbs; else the PyPI package's.
+    distribution: bool = False
 
 
 #: Here, over POSIX shared memory.
 HERE = Place(((), ()), "127.0.0.1", {"UCX_TLS": "posix,self"})
+
+
+#: By the distribution's UCX, with all that it has between processes: cma, too.
+HERE_TOO = replace(HERE, env={"UCX_TLS": "shm,self"}, distribution=True)
+
+
+def over_verbs(fabric: str, hosts: tuple[str, str]) -> Place:
+    """Returns the place of two hosts of *fabric*, by verbs alone."""
+    return Place(
+        tuple(tuple(nupa_run([], fabric=fabric, host=host)) for host in hosts),  # type: ignore[arg-type]
+        "127.0.0.1",
+        {"UCX_TLS": "rc_v,self", "UCX_NET_DEVICES": "nupa_rdma0:1"},
+        distribution=True,
+    )
 
 
 def by_tcp(server: Namespace, client: Namespace) -> Place:
@@ -66,14 +83,21 @@ def run(
     *options: str,
     place: Place = HERE,
 ) -> Result:
-    where = folder()
+    env = dict(place.env)
+    program = "ucx_perftest"
+    if not place.distribution:
+        where = folder()
+        program = str(where / "bin" / program)
+        env["LD_LIBRARY_PATH"] = str(where / "lib")
+    elif shutil.which(program) is None:
+        raise ProgramError("UCX is missing: apt install ucx-utils")
     port = free_port()
-    argv = [str(where / "bin" / "ucx_perftest"), "-p", str(port)]
+    argv = [program, "-p", str(port)]
     what = ["-t", test, "-s", str(size), "-n", iterations, *options]
     pair = ProgramPair(
         [*place.enter[0], *argv],
         [*place.enter[1], *argv, place.server, *what],
-        env={**place.env, "LD_LIBRARY_PATH": str(where / "lib")},
+        env=env,
         cpus=cpus,
         port=port,
         deadline_s=60.0,
