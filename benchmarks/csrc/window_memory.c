@@ -58,7 +58,7 @@ static uint64_t copy(struct line *lines, uint64_t n_lines, uint64_t at, uint64_t
 	const uint64_t half = n_lines / 2;
 	const uint64_t piece = half < PIECE_LINES ? half : PIECE_LINES;
 
-	at %= half;
+	at = at % half / piece * piece; /* other works end anywhere */
 	for (uint64_t done = 0; done < steps; done += piece) {
 		memcpy(&lines[half + at], &lines[at], piece * LINE_BYTES);
 		__asm__ volatile("" ::: "memory");
