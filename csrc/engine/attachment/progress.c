@@ -304,7 +304,8 @@ static void heat(struct nupa_engine *engine, uint32_t i)
 	engine->open[place] = channel;
 }
 
-/* Whether something has come, or the peer is to be told how far we are.  Most looks find neither. */
+/* Whether something has come, or the peer is to be told how far we are.  Most looks find neither.
+ */
 static inline bool has_news(const struct nupa_channel *channel)
 {
 	return nupa_rx_ready(&channel->rx) || channel->rx.head_published != channel->rx.head ||
