@@ -151,11 +151,15 @@ static void poll_idle(struct nupa_engine *engine)
 	nupa_engine_lock(engine);
 }
 
+/* A turn may end channels, and so changes it. */
+static uint32_t lines_looked_at(const struct nupa_engine *engine)
+{
+	return nupa_engine_looks_at_some(engine) ? engine->n_hot : engine->n_channels;
+}
+
 /* The engine runs in the thread that polls (engine.h I2). */
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 {
-	const uint32_t n = nupa_engine_looks_at_some(engine) ? engine->n_hot : engine->n_channels;
-
 	if (unlikely(engine->recorder))
 		nupa_record_wait(engine->recorder, true);
 	nupa_store_relaxed(&engine->polls, engine->polls + 1);
@@ -170,7 +174,8 @@ void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 		if (cq->head != cq->tail)
 			return; /* these first: a backlog that is worked off does not grow */
 	}
-	for (uint32_t lines = 0; lines < LINES_OF_A_POLL; lines += n ? n : 1) {
+	for (uint32_t lines = 0, n; lines < LINES_OF_A_POLL; lines += n ? n : 1) {
+		n = lines_looked_at(engine);
 		if (lines && !nupa_engine_lines_ready(engine, n))
 			continue;
 		if (nupa_engine_turn(engine)) {
