@@ -15,6 +15,7 @@ static void fill_wqe(struct nupa_qp *qp, const struct nupa_express *request, str
 	wqe->flags = (uint8_t)(request->flags | (qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u));
 	wqe->state = NUPA_WQE_SENT;
 	wqe->length_bytes = bytes;
+	wqe->moved_bytes = 0;
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
 	wqe->data_placed = wqe->pulled = 0;
 	wqe->by_message = 1;

@@ -108,6 +108,8 @@ static enum ibv_wc_status place_pulled(struct nupa_qp *qp, const struct nupa_spa
 	if (msg->flags & NUPA_F_DMA) {
 		memcpy(pulls, payload, msg->length_bytes);
 		n_pulls = msg->length_bytes / (uint32_t)sizeof(pulls[0]);
+	} else if (msg->length_bytes != sizeof(pulls[0])) {
+		return IBV_WC_REM_INV_REQ_ERR;
 	}
 	for (uint32_t i = 0; i < n_pulls; i++) {
 		if (pulls[i].bytes == 0 || pulls[i].bytes > NUPA_MSG_MAX_BYTES)
