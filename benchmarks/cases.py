@@ -56,27 +56,12 @@ def _perftest(
     return pair.run().check().client.stdout
 
 
-def _send_us(size: int) -> Callable[[Bench], float]:
-    def measure(bench: Bench) -> float:
-        options = ("-s", str(size), "-n", bench.iterations(100_000))
-        text = _perftest(bench, "send", "lat", None, *options)
-        return perftest.parse_latency(text)[0].typical_us
-
-    return measure
-
-
-def _ucx_am_us(size: int) -> Callable[[Bench], float]:
-    return lambda bench: (
-        ucx.run("ucp_am_lat", size, bench.iterations(100_000), bench.cpus).typical_us
-    )
-
-
 def _latency_us(
-    operation: Operation, mover: str | None = None, count: int = 50_000, *more: str
+    operation: Operation, mover: str | None = None, count: int = 50_000, *more: str, size: int = 8
 ) -> Callable[[Bench], float]:
     def measure(bench: Bench) -> float:
-        size = () if operation == "atomic" else ("-s", "8")
-        options = (*size, "-n", bench.iterations(count), *more)
+        sized = () if operation == "atomic" else ("-s", str(size))
+        options = (*sized, "-n", bench.iterations(count), *more)
         text = _perftest(bench, operation, "lat", mover, *options)
         return perftest.parse_latency(text)[0].typical_us
 
@@ -109,8 +94,8 @@ def _cache_line_us(key: str) -> Callable[[Bench], float]:
     return measure
 
 
-def _ucx_us(test: ucx.Test) -> Callable[[Bench], float]:
-    return lambda bench: ucx.run(test, 8, bench.iterations(200_000), bench.cpus).typical_us
+def _ucx_us(test: ucx.Test, size: int = 8, count: int = 200_000) -> Callable[[Bench], float]:
+    return lambda bench: ucx.run(test, size, bench.iterations(count), bench.cpus).typical_us
 
 
 def _ucx_mega_per_s(test: ucx.Test) -> Callable[[Bench], float]:
@@ -221,9 +206,9 @@ CASES = (
             f"ib_send_lat -s {size}, am",
             "µs",
             at_most(0.8 if size == 4096 else 1),
-            _send_us(size),
+            _latency_us("send", None, 100_000, size=size),
             "ucp_am_lat",
-            _ucx_am_us(size),
+            _ucx_us("ucp_am_lat", size, 100_000),
         )
         for size in (64, 256, 1024, 4096, 8192, 65536)
     ),
