@@ -194,6 +194,11 @@ static inline const struct nupa_msg *nupa_rx_line(const struct nupa_rx *rx)
 	return &rx->lines[rx->head & (rx->n_lines - 1)];
 }
 
+static inline void nupa_rx_prefetch(const struct nupa_rx *rx, uint32_t lines)
+{
+	__builtin_prefetch(&rx->lines[(rx->head + lines) & (rx->n_lines - 1)]);
+}
+
 /* C1: acquire, so that later reads of the line see the stores before its tag. */
 static inline bool nupa_rx_ready(const struct nupa_rx *rx)
 {
