@@ -11,6 +11,7 @@ from collections.abc import Callable
 from benchmarks import (
     capture,
     fio,
+    mpi,
     net,
     over_verbs,
     packets,
@@ -171,7 +172,7 @@ CASES = (
     Case(
         "ib_write_lat -s 8",
         "µs",
-        at_most(1),
+        at_most(0.9),
         _latency_us("write"),
         "ucp_put_lat",
         _ucx_us("ucp_put_lat"),
@@ -196,7 +197,7 @@ CASES = (
     Case(
         "ib_send_lat -s 8, am",
         "µs",
-        at_most(1),
+        at_most(0.75),
         _latency_us("send"),
         "ucp_am_lat",
         _ucx_us("ucp_am_lat"),
@@ -211,6 +212,14 @@ CASES = (
             _ucx_us("ucp_am_lat", size, 100_000),
         )
         for size in (64, 256, 1024, 4096, 8192, 65536)
+    ),
+    Case(
+        "ib_send_lat of 1 MiB",
+        "µs",
+        at_most(1.1),
+        _latency_us("send", None, 2_000, size=1 << 20),
+        "ib_write_lat of 1 MiB",
+        _latency_us("write", None, 2_000, size=1 << 20),
     ),
     Case(
         "ib_send_lat -s 8, tag",
@@ -280,9 +289,17 @@ CASES = (
         _ucx_mega_per_s("ucp_put_bw"),
     ),
     Case(
-        "ib_send_bw -s 8",
+        "ib_send_bw -s 8, am",
         "M/s",
-        at_least(1),
+        at_least(2),
+        _mega_per_s("send"),
+        "ucp_am_bw",
+        _ucx_mega_per_s("ucp_am_bw"),
+    ),
+    Case(
+        "ib_send_bw -s 8, tag",
+        "M/s",
+        at_least(1.5),
         _mega_per_s("send"),
         "tag_bw",
         _ucx_mega_per_s("tag_bw"),
@@ -323,6 +340,7 @@ CASES = (
     ),
     *scale.CASES,
     *over_verbs.CASES,
+    *mpi.CASES,
     Case("nupa.verbs: post and poll one", "µs", no_more(4), _python("one_ns", 1e-3)),
     Case("nupa.verbs: each of 64", "ns", no_more(150), _python("each_of_64_ns", 1.0)),
     Case("attach of a process", "ms", no_more(5), _python("attach_ns", 1e-6)),

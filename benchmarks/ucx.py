@@ -13,7 +13,7 @@ from typing import Literal
 from nupa.programs.pair import ProgramError, ProgramPair, free_port, nupa_run
 from tests.common.namespaces import Namespace
 
-Test = Literal["ucp_put_lat", "ucp_am_lat", "tag_lat", "ucp_put_bw", "tag_bw"]
+Test = Literal["ucp_put_lat", "ucp_am_lat", "tag_lat", "ucp_put_bw", "ucp_am_bw", "tag_bw"]
 
 
 @dataclass(frozen=True)
