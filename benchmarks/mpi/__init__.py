@@ -18,10 +18,10 @@ _DEADLINE_S = 60.0
 
 #: Names, bytes, rounds.
 _SIZES = (
-    ("8 B", 8, 2_000),
-    ("1 KiB", 1 << 10, 2_000),
-    ("64 KiB", 1 << 16, 400),
-    ("1 MiB", 1 << 20, 50),
+    ("8 B", 8, 200),
+    ("1 KiB", 1 << 10, 200),
+    ("64 KiB", 1 << 16, 100),
+    ("1 MiB", 1 << 20, 40),
 )
 
 #: Settings of Open MPI and its UCX: all between the ranks goes by the first layer named.
