@@ -97,6 +97,7 @@ $(BUILD)/built: $(VENV)/installed $(C_TREE) | $(BUILD)/packages.build
 	@cmake --build $(BUILD)/dev
 	@rm -rf nupa/lib nupa/bin nupa/_engine*.so nupa/_model*.so
 	@cmake --install $(BUILD)/dev --prefix . >/dev/null
+	@ln -sf $(abspath nupa/bin/nupa) $(BIN)/nupa
 	@touch $@
 
 $(BUILD)/built.dev: $(BUILD)/built

@@ -23,7 +23,9 @@ from nupa.measure import raw
 from nupa.netdev import state
 from nupa.programs.pair import NUPA, ProgramError
 
-Kind = Literal["nupa_net0", "TAP loop", "TAP loop, plain", "veth", "veth, MTU 9000"]
+Kind = Literal[
+    "nupa_net0", "TAP loop", "TAP loop, plain", "veth", "veth, MTU 9000", "veth, MTU 65535"
+]
 
 _START_S = 10.0
 NEEDS = (
@@ -179,4 +181,5 @@ _MAKERS: dict[Kind, Callable[[ExitStack, str], Link]] = {
     "TAP loop, plain": _tap("--plain"),
     "veth": _veth(1500),
     "veth, MTU 9000": _veth(9000),
+    "veth, MTU 65535": _veth(65535),
 }

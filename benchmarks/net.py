@@ -104,10 +104,18 @@ CASES = (
     Case(
         "net: iperf3, one stream",
         "Gb/s",
-        at_least(0.8),
+        at_least(1),
         stream("nupa_net0"),
         "veth, default MTU",
         stream("veth"),
+    ),
+    Case(
+        "net: iperf3, beside 64 KiB frames",
+        "Gb/s",
+        at_least(0.6),
+        stream("nupa_net0"),
+        "veth, MTU 65535",
+        stream("veth, MTU 65535"),
     ),
     Case(
         "net: iperf3, beside a TAP loop",

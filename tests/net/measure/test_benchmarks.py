@@ -29,7 +29,13 @@ from tests.programs.users import User
 
 pytestmark = pytest.mark.usefixtures("_possible")
 
-REFERENCES: tuple[Kind, ...] = ("TAP loop", "TAP loop, plain", "veth", "veth, MTU 9000")
+REFERENCES: tuple[Kind, ...] = (
+    "TAP loop",
+    "TAP loop, plain",
+    "veth",
+    "veth, MTU 9000",
+    "veth, MTU 65535",
+)
 DEADLINE_S = 20.0
 
 

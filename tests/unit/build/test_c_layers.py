@@ -46,6 +46,7 @@ LAYERS = (
     "engine/device",
     "guest",
     "perf",
+    "launcher",
     "netdev",
     "wire/frames",
     "trunk",

@@ -15,12 +15,22 @@ import pytest
 import nupa
 from nupa.fabric import Fabric, registry
 from nupa.topology.topology import star
+from tests.unit.cli.launcher.install import PYTHON, install
 
-NUPA = (sys.executable, "-m", "nupa.cli")
+NUPA: tuple[str, ...] = PYTHON
 DEADLINE_S = 30
 
 
 pytestmark = pytest.mark.usefixtures("folder")
+
+
+@pytest.fixture(autouse=True, params=["launcher", "python"])
+def command(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Takes the command of csrc/launcher, and Python's own."""
+    chosen = PYTHON if request.param == "python" else (install(tmp_path / "bin"),)
+    monkeypatch.setattr(sys.modules[__name__], "NUPA", chosen)
 
 
 def run(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
