@@ -69,8 +69,6 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine);
 uint32_t nupa_engine_turn(struct nupa_engine *engine);
 #define NUPA_HOT_MAX 8u
 #define NUPA_COLD_LOOKS 2u
-/* A program that spins looks in one of so many turns whether a time has come. */
-#define NUPA_TURNS_A_LOOK 8u
 /* Takes up to *budget* messages from one channel; how many. */
 uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
 			   uint32_t budget);

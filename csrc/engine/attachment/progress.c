@@ -282,12 +282,11 @@ static void run_jobs(struct nupa_engine *engine)
 	}
 }
 
-/* To read the clock costs as much as all else of an empty turn.  So a program that spins does so in
- * one turn of NUPA_TURNS_A_LOOK, but for rates, which are to be kept. */
+/* Rates are to be kept. */
 static bool looks_at_clock(struct nupa_engine *engine)
 {
-	return engine->paced.top || !nupa_load_relaxed(&engine->app_drives) ||
-	       ++engine->turns % NUPA_TURNS_A_LOOK == 0;
+	return ++engine->turns >= engine->turns_a_look || engine->paced.top ||
+	       !nupa_load_relaxed(&engine->app_drives);
 }
 
 /* Something came from open[i]: it is hot, in the place of one that was. */

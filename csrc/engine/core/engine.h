@@ -66,7 +66,8 @@ struct nupa_engine {
 	uint32_t polls;        /* counts polls: the port thread sees that a program polls */
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
 	uint32_t idle_polls;   /* empty ones in a row */
-	uint32_t turns;        /* with queue pairs that wait for a time */
+	uint32_t turns;        /* since it was looked whether times have come, if any are awaited */
+	uint32_t turns_a_look; /* so many until the next look (sq.c) */
 	bool app_drives;       /* the port thread only supervises */
 	bool spins;            /* the program polled often in the last millisecond */
 	uint32_t late_key;     /* of a region that the port thread shares (mr_late.c); 0: none */
@@ -115,7 +116,8 @@ struct nupa_engine {
 	uint32_t refs; /* open contexts; guarded by the registry's lock */
 	enum nupa_mover forced_mover;
 	uint32_t port_epoch_seen;
-	uint64_t looked_ns; /* SOFTWARE: when it looked around last (look.c) */
+	uint64_t looked_at_ns; /* when `turns` was 0 */
+	uint64_t looked_ns;    /* SOFTWARE: when it looked around last (look.c) */
 	uint8_t port_state_seen;
 	uint16_t pkeys_seen[NUPA_PKEYS_MAX]; /* the host's P_Key table */
 	uint32_t link_downed_seen;
