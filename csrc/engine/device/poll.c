@@ -16,7 +16,7 @@
 /* Empty polls before a polling program lets others run: two of them on one core must both get on.
  */
 #define IDLE_POLLS_MAX 2000u
-#define IDLE_POLLS_BETWEEN_YIELDS 100u
+#define IDLE_POLLS_BETWEEN_YIELDS 500u
 
 /* Empty polls before a program whose requests all wait for their rate sleeps, and for how long. */
 #define IDLE_POLLS_BEFORE_NAP 32u
