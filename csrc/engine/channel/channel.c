@@ -18,6 +18,14 @@ bool nupa_channel_process_alive(const struct nupa_channel *channel)
 			       nupa_slot_claim(channel->peer_slot));
 }
 
+bool nupa_channel_process_proven(const struct nupa_channel *channel)
+{
+	/* The word is the owner's if the claim is the same afterwards. */
+	if (nupa_life_is_proven(channel->peer_slot))
+		return nupa_channel_peer_alive(channel);
+	return nupa_channel_process_alive(channel);
+}
+
 uint32_t nupa_channel_slot(const struct nupa_engine *engine, uint32_t host, uint32_t qpn)
 {
 	const struct nupa_wire_entry *entry = NULL;

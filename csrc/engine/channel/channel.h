@@ -131,6 +131,8 @@ static inline bool nupa_channel_path_up(const struct nupa_engine *engine,
 
 bool nupa_channel_peer_alive(const struct nupa_channel *channel);    /* as the slot says */
 bool nupa_channel_process_alive(const struct nupa_channel *channel); /* as the kernel says */
+/* The same of a process of this kernel, without a call where its proof of life is there. */
+bool nupa_channel_process_proven(const struct nupa_channel *channel);
 
 static inline bool nupa_channel_same_process(const struct nupa_channel *channel)
 {
