@@ -64,7 +64,7 @@ static void announce_sleep(struct nupa_engine *engine)
 		return;
 	}
 	(void)nupa_exchange_seq(engine->bell, NUPA_ON_FUTEX);
-	nupa_port_barrier(engine);
+	(void)nupa_port_barrier(engine);
 }
 
 static bool must_run(struct nupa_engine *engine)

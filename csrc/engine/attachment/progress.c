@@ -289,35 +289,12 @@ static bool looks_at_clock(struct nupa_engine *engine)
 	       !nupa_load_relaxed(&engine->app_drives);
 }
 
-/* Something came from open[i]: it is hot, in the place of one that was. */
-static void heat(struct nupa_engine *engine, uint32_t i)
-{
-	struct nupa_channel *channel = engine->open[i];
-	uint32_t place;
-
-	if (engine->n_hot < NUPA_HOT_MAX)
-		place = engine->n_hot++;
-	else
-		place = engine->next_cooled++ % NUPA_HOT_MAX;
-	engine->open[i] = engine->open[place];
-	engine->open[place] = channel;
-}
-
-/* Whether something has come, or the peer is to be told how far we are.  Most looks find neither.
- */
-static inline bool has_news(const struct nupa_channel *channel)
-{
-	return nupa_rx_ready(&channel->rx) || channel->rx.head_published != channel->rx.head ||
-	       unlikely(!nupa_list_empty(&channel->refusals)) ||
-	       unlikely(channel->apart || channel->trunked);
-}
-
 static inline uint32_t drain_at(struct nupa_engine *engine, uint32_t i)
 {
 	struct nupa_channel *channel = engine->open[i];
 	uint32_t handled;
 
-	if (likely(!has_news(channel)))
+	if (likely(!nupa_channel_has_news(channel)))
 		return 0;
 	handled = nupa_engine_drain(engine, channel, BUDGET_MESSAGES);
 	if (unlikely(!nupa_list_empty(&channel->refusals)))
@@ -325,47 +302,66 @@ static inline uint32_t drain_at(struct nupa_engine *engine, uint32_t i)
 	/* A channel that has failed is not there any more. */
 	if (unlikely(handled && i >= engine->n_hot) && i < engine->n_channels &&
 	    engine->open[i] == channel)
-		heat(engine, i);
+		nupa_attention_heat(engine, i);
 	return handled;
 }
 
-static uint32_t drain_all(struct nupa_engine *engine)
+/* The first *n, which may change meanwhile. */
+static uint32_t drain_first(struct nupa_engine *engine, const uint32_t *n)
 {
 	uint32_t handled = 0;
 
-	for (uint32_t i = 0; i < engine->n_channels; i++)
+	for (uint32_t i = 0; i < *n; i++)
 		handled += drain_at(engine, i);
 	return handled;
 }
 
-/* The hot ones, and some of the rest: a program that spins comes to all of them within
- * microseconds. */
+/* The hot ones, and some of the others that are attended: a program that spins comes to all of them
+ * within microseconds. */
 static uint32_t drain_some(struct nupa_engine *engine)
 {
 	uint32_t handled = 0;
 
-	for (uint32_t i = 0; i < engine->n_hot; i++)
-		handled += drain_at(engine, i);
+	handled += drain_first(engine, &engine->n_hot);
 	for (uint32_t k = 0; k < NUPA_COLD_LOOKS; k++) {
-		if (engine->next_cold < engine->n_hot || engine->next_cold >= engine->n_channels)
+		if (engine->next_cold < engine->n_hot || engine->next_cold >= engine->n_attended)
 			engine->next_cold = engine->n_hot;
-		if (engine->next_cold < engine->n_channels)
+		if (engine->next_cold < engine->n_attended)
 			handled += drain_at(engine, engine->next_cold++);
 	}
 	return handled;
 }
 
+static uint32_t drain_attended(struct nupa_engine *engine)
+{
+	return nupa_engine_looks_at_some(engine) ? drain_some(engine)
+						 : drain_first(engine, &engine->n_attended);
+}
+
+/* What peers wanted to be seen when `calls` was loaded, but for what they sent. */
+static void heed(struct nupa_engine *engine, uint64_t calls)
+{
+	const bool contacts = (uint32_t)calls != (uint32_t)engine->calls_seen;
+
+	engine->calls_seen = calls;
+	if (contacts)
+		nupa_channel_scan_contacts(engine);
+}
+
 static uint32_t run(struct nupa_engine *engine, bool all)
 {
+	const uint64_t calls = nupa_engine_calls(engine);
 	uint32_t handled;
 
 	if (!nupa_list_empty(&engine->ack_pending))
 		send_acks(engine);
-	handled = all ? drain_all(engine) : drain_some(engine);
+	if (unlikely(calls != engine->calls_seen))
+		nupa_attention_hear(engine);
+	handled = all ? drain_first(engine, &engine->n_channels) : drain_attended(engine);
 	if (unlikely(engine->wires))
 		handled += nupa_wires_run(engine);
-	if (unlikely(nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen))
-		nupa_channel_scan_contacts(engine);
+	if (unlikely(calls != engine->calls_seen))
+		heed(engine, calls);
 	if (unlikely(nupa_load_relaxed(&engine->deaths)))
 		handle_deaths(engine);
 	if (unlikely(engine->broken))
@@ -398,7 +394,15 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 
 uint32_t nupa_engine_turn(struct nupa_engine *engine)
 {
-	return run(engine, !nupa_engine_looks_at_some(engine));
+	return run(engine, false);
+}
+
+/* In the first n rings, or told to all. */
+static bool news_of(const struct nupa_engine *engine, uint32_t n)
+{
+	return nupa_engine_lines_ready(engine, n) ||
+	       nupa_engine_calls(engine) != engine->calls_seen ||
+	       nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen;
 }
 
 bool nupa_engine_is_idle(const struct nupa_engine *engine)
@@ -409,7 +413,7 @@ bool nupa_engine_is_idle(const struct nupa_engine *engine)
 	       !engine->fault_duty && !engine->cm_owes && !engine->cq_timers &&
 	       !engine->wire_dirty && !nupa_load_relaxed(&engine->deaths) &&
 	       nupa_load_relaxed(&nupa_engines) == engine && !nupa_load_relaxed(&engine->next) &&
-	       !nupa_engine_rings_ready(engine);
+	       !news_of(engine, engine->n_attended);
 }
 
 void nupa_engine_progress_siblings(struct nupa_engine *engine)
@@ -428,9 +432,7 @@ void nupa_engine_progress_siblings(struct nupa_engine *engine)
 
 bool nupa_engine_rings_ready(const struct nupa_engine *engine)
 {
-	return nupa_engine_lines_ready(engine, engine->n_channels) ||
-	       nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen ||
-	       nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen;
+	return news_of(engine, engine->n_channels);
 }
 
 /* Whether answers wait for room in a ring. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Channels: a pair of rings between two attachments.  Its peer, its path and its doorbell. */
-#include "engine/channel/channel.h"
 #include "engine/channel/apart.h"
+#include "engine/channel/attention.h"
 #include "segment/control/pkey.h"
 #include "segment/slot/machine.h"
 #include "segment/wire.h"
@@ -135,6 +135,8 @@ void nupa_channel_bell(struct nupa_channel *channel)
 		sleeping = nupa_fetch_add_seq(&slot->sleeping, 0);
 	else
 		sleeping = nupa_load_relaxed(&slot->sleeping);
+	if (unlikely(nupa_load_relaxed(&slot->leaves_some))) /* P8 */
+		nupa_attention_announce(channel);
 	if (unlikely(sleeping))
 		nupa_slot_ring(channel->engine->fabric, slot);
 }

@@ -59,23 +59,24 @@ struct nupa_engine {
 	/* Line 0: the lock and what every poll looks at. */
 	NUPA_LINE_ALIGNED struct nupa_lock lock;
 	uint32_t n_channels; /* entries of open[] */
-	uint32_t n_hot;      /* the first of them, from which something came last: progress.c */
-	uint32_t next_cold;  /* where a spinning program looks next among the rest */
+	uint32_t n_hot;      /* the first of them, from which something came last: attention.h */
+	uint32_t n_attended; /* those that a spinning program looks at */
+	uint32_t next_cold;  /* where it looks next among those that are not hot */
 	uint32_t next_cooled;
-	uint32_t contact_epoch_seen;
+	uint64_t calls_seen;   /* nupa_engine_calls() */
 	uint32_t polls;        /* counts polls: the port thread sees that a program polls */
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
 	uint32_t idle_polls;   /* empty ones in a row */
 	uint32_t turns;        /* since it was looked whether times have come, if any are awaited */
 	uint32_t turns_a_look; /* so many until the next look (sq.c) */
-	bool app_drives;       /* the port thread only supervises */
-	bool spins;            /* the program polled often in the last millisecond */
-	uint32_t late_key;     /* of a region that the port thread shares (mr_late.c); 0: none */
-	uint32_t late_tries;   /* left for that */
-	bool held_back;        /* messages wait in their ring, because of a fault */
-	bool deaths;           /* set by the death watch, without the lock */
-	bool broken;           /* there are broken channels to be swept */
-	bool membarrier;       /* this process takes part in global expedited barriers */
+	bool app_drives;     /* the port thread only supervises */
+	bool spins;          /* the program polled often in the last millisecond */
+	uint32_t late_key;   /* of a region that the port thread shares (mr_late.c); 0: none */
+	uint32_t late_tries; /* left for that */
+	bool held_back;      /* messages wait in their ring, because of a fault */
+	bool deaths;         /* set by the death watch, without the lock */
+	bool broken;         /* there are broken channels to be swept */
+	bool membarrier;     /* this process takes part in global expedited barriers */
 	bool polls_bell;  /* MACHINES: no futex wakes us; nor anything else, if it does not ring */
 	bool rings;       /* it has a doorbell (bell.h), for itself and for ringing others */
 	bool looks;       /* SOFTWARE: no notices of changes arrive; it looks (look.c) */
