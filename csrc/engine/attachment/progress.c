@@ -348,6 +348,20 @@ static void heed(struct nupa_engine *engine, uint64_t calls)
 		nupa_channel_scan_contacts(engine);
 }
 
+static void do_duties(struct nupa_engine *engine)
+{
+	if (nupa_load_relaxed(&engine->deaths))
+		handle_deaths(engine);
+	if (engine->broken)
+		nupa_channel_sweep(engine);
+	if (engine->fault_duty)
+		nupa_fault_run(engine);
+	if (engine->cm_owes)
+		nupa_cm_flush(engine);
+	if (engine->cq_timers)
+		nupa_cq_run_timers(engine);
+}
+
 static uint32_t run(struct nupa_engine *engine, bool all)
 {
 	const uint64_t calls = nupa_engine_calls(engine);
@@ -362,18 +376,10 @@ static uint32_t run(struct nupa_engine *engine, bool all)
 		handled += nupa_wires_run(engine);
 	if (unlikely(calls != engine->calls_seen))
 		heed(engine, calls);
-	if (unlikely(nupa_load_relaxed(&engine->deaths)))
-		handle_deaths(engine);
-	if (unlikely(engine->broken))
-		nupa_channel_sweep(engine);
 	if (unlikely(nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen))
 		handle_change(engine);
-	if (unlikely(engine->fault_duty))
-		nupa_fault_run(engine);
-	if (unlikely(engine->cm_owes))
-		nupa_cm_flush(engine);
-	if (unlikely(engine->cq_timers))
-		nupa_cq_run_timers(engine);
+	if (unlikely(nupa_load_relaxed(&engine->duties)))
+		do_duties(engine);
 	if (unlikely(!nupa_list_empty(&engine->reading)))
 		run_jobs(engine);
 	if (unlikely(!nupa_list_empty(&engine->backlogs)))
@@ -409,11 +415,9 @@ bool nupa_engine_is_idle(const struct nupa_engine *engine)
 {
 	return nupa_list_empty(&engine->ack_pending) && nupa_list_empty(&engine->reading) &&
 	       nupa_list_empty(&engine->backlogs) && nupa_list_empty(&engine->waiting) &&
-	       !engine->timed.top && !engine->paced.top && !engine->wires && !engine->broken &&
-	       !engine->fault_duty && !engine->cm_owes && !engine->cq_timers &&
-	       !engine->wire_dirty && !nupa_load_relaxed(&engine->deaths) &&
-	       nupa_load_relaxed(&nupa_engines) == engine && !nupa_load_relaxed(&engine->next) &&
-	       !news_of(engine, engine->n_attended);
+	       !engine->timed.top && !engine->paced.top && !engine->wires &&
+	       !nupa_load_relaxed(&engine->duties) && nupa_load_relaxed(&nupa_engines) == engine &&
+	       !nupa_load_relaxed(&engine->next) && !news_of(engine, engine->n_attended);
 }
 
 void nupa_engine_progress_siblings(struct nupa_engine *engine)

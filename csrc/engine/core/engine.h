@@ -69,13 +69,22 @@ struct nupa_engine {
 	uint32_t idle_polls;   /* empty ones in a row */
 	uint32_t turns;        /* since it was looked whether times have come, if any are awaited */
 	uint32_t turns_a_look; /* so many until the next look (sq.c) */
+	union {
+		uint64_t duties; /* 0: a turn has none of these */
+		struct {
+			bool deaths;     /* set by the death watch, without the lock */
+			bool broken;     /* there are broken channels to be swept */
+			bool fault_duty; /* something is due because of faults: nupa_fault_run */
+			bool cm_owes;    /* messages of the CM that found no room */
+			bool cq_timers;  /* there are moderated CQs */
+			bool wire_dirty; /* messages lie in rings to wires: ops->wires_flush */
+		};
+	};
 	bool app_drives;     /* the port thread only supervises */
 	bool spins;          /* the program polled often in the last millisecond */
 	uint32_t late_key;   /* of a region that the port thread shares (mr_late.c); 0: none */
 	uint32_t late_tries; /* left for that */
 	bool held_back;      /* messages wait in their ring, because of a fault */
-	bool deaths;         /* set by the death watch, without the lock */
-	bool broken;         /* there are broken channels to be swept */
 	bool membarrier;     /* this process takes part in global expedited barriers */
 	bool polls_bell;  /* MACHINES: no futex wakes us; nor anything else, if it does not ring */
 	bool rings;       /* it has a doorbell (bell.h), for itself and for ringing others */
@@ -84,9 +93,7 @@ struct nupa_engine {
 	bool apart;       /* nupa_engine_attach made it */
 	bool keeps_wire;  /* of a keeper (csrc/wire): processes read what they write for its slot */
 	bool forked;      /* a copy in a child process: nothing of it reaches the fabric */
-	bool fault_duty;  /* something is due because of faults: nupa_fault_run */
 	bool poisoned;    /* the message that is being handled is */
-	bool wire_dirty;  /* messages lie in rings to wires: ops->wires_flush */
 	bool has_wires;   /* as the table was when we looked */
 	bool meets_wires; /* packets may come from any of them */
 	struct nupa_wire *wires;        /* engine/wire; NULL: no port to one is open */
@@ -152,8 +159,6 @@ struct nupa_engine {
 	uint64_t cm_timer_ns; /* when its timers run, 0: never; set with the lock, read without */
 	struct nupa_xrc *xrc; /* NULL until an XRC object is made */
 	struct nupa_list moderated; /* struct nupa_cq.moderate_link */
-	bool cq_timers;             /* there are such */
-	bool cm_owes;               /* messages that found no room */
 	struct nupa_mcast *mcast;   /* NULL until a QP attaches or sends to a group */
 	struct nupa_net *net;       /* a queue of a network interface; NULL: it is none */
 	uint64_t probe_value;       /* slot->probe_addr points at it */
