@@ -12,6 +12,8 @@
  *   P6/C6  the bias of the engine's lock: see lock.h
  *   P7/C7  second look: a claim is changed, a tag cleared, before memory is taken away;
  *          the reader reads the memory, then (acquire fence) looks at claim or tag again
+ *   P8/C8  attention: the consumer marks a ring, then looks at it once more; the producer
+ *          writes the ring, then looks for the mark (Dekker): see attention.h
  *
  * Full fences are read-modify-writes, which x86 needs anyway and TSan understands.  Elsewhere a
  * read-modify-write orders what precedes it; NUPA_FULL orders later loads too. */
@@ -39,6 +41,7 @@
 #endif
 #define nupa_exchange_seq(p, v) NUPA_FULL(__atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST))
 #define nupa_fetch_add_seq(p, v) NUPA_FULL(__atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST))
+#define nupa_fetch_or_seq(p, v) NUPA_FULL(__atomic_fetch_or((p), (v), __ATOMIC_SEQ_CST))
 #define nupa_cas_seq(p, expected, v)                                                               \
 	NUPA_FULL(__atomic_compare_exchange_n((p), (expected), (v), false, __ATOMIC_SEQ_CST,       \
 					      __ATOMIC_SEQ_CST))

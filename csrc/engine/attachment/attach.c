@@ -88,6 +88,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	slot->n_lanes = 0;
 	memset(slot->lanes, 0, sizeof(slot->lanes));
 	memset(slot->contact, 0, sizeof(slot->contact));
+	nupa_attention_begin(slot);
 	slot->probe_addr = (uintptr_t)&engine->probe_value;
 	slot->probe_value = engine->probe_value;
 	/* The flows, and the hw counters behind them. */

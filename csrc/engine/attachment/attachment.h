@@ -3,6 +3,7 @@
 #ifndef NUPA_ATTACHMENT_H
 #define NUPA_ATTACHMENT_H
 
+#include "engine/channel/attention.h"
 #include "engine/transport/transport.h"
 
 /* registry.c */
@@ -64,13 +65,11 @@ void nupa_engine_show(const struct nupa_engine *engine);
 
 /* progress.c: runs the engine once; returns how many messages were handled. */
 uint32_t nupa_engine_progress(struct nupa_engine *engine);
-/* The same for a program that polls.  With many peers, and if it spins, messages of those from
- * which nothing has come for long may be left for one of its next turns. */
+/* The same for a program that polls: it looks at rings that are attended (attention.h).  With many
+ * of these, and if it spins, messages of those from which nothing came last may be left for one of
+ * its next turns. */
 uint32_t nupa_engine_turn(struct nupa_engine *engine);
-#define NUPA_HOT_MAX 8u
 #define NUPA_COLD_LOOKS 2u
-/* A program that spins looks in one of so many turns whether a time has come. */
-#define NUPA_TURNS_A_LOOK 8u
 /* Takes up to *budget* messages from one channel; how many. */
 uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
 			   uint32_t budget);
@@ -94,7 +93,7 @@ static inline bool nupa_engine_lines_ready(const struct nupa_engine *engine, uin
 /* Whether a turn leaves some peers out. */
 static inline bool nupa_engine_looks_at_some(const struct nupa_engine *engine)
 {
-	return unlikely(engine->n_channels > NUPA_HOT_MAX + NUPA_COLD_LOOKS) &&
+	return unlikely(engine->n_attended > NUPA_HOT_MAX + NUPA_COLD_LOOKS) &&
 	       nupa_load_relaxed(&engine->spins);
 }
 

@@ -27,26 +27,10 @@ static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *ch
 	       (qp->channel ? qp->channel == channel : !channel->left);
 }
 
-/* The hot ones stay in front. */
-static void take_off(struct nupa_engine *engine, const struct nupa_channel *channel)
-{
-	uint32_t i = 0;
-
-	while (i < engine->n_channels && engine->open[i] != channel)
-		i++;
-	if (i == engine->n_channels)
-		return;
-	if (i < engine->n_hot) {
-		engine->open[i] = engine->open[--engine->n_hot];
-		i = engine->n_hot;
-	}
-	engine->open[i] = engine->open[--engine->n_channels];
-}
-
 static void stop_traffic(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	channel->broken = true;
-	take_off(engine, channel);
+	nupa_attention_drop(engine, channel);
 	for (struct nupa_list *link; (link = nupa_list_pop(&channel->refusals));)
 		free(container_of(link, struct nupa_refusal, link));
 	nupa_fault_free_held(channel);

@@ -30,7 +30,7 @@
 #define SPIN_NS 20000u
 #define SUPERVISE_NS 1000000u
 /* Fewer polls in that time are of a program that does not spin. */
-#define SPINNING_POLLS (16u * NUPA_TURNS_A_LOOK)
+#define SPINNING_POLLS 128u
 #define HELD_BACK_POLL_NS 50000u
 #define DEATH_POLL_MS 50 /* where the descriptors below are not to be had */
 #define WATCHED_MAX 32u  /* peers by two descriptors each: a process may have 1,024 in all */
@@ -64,7 +64,7 @@ static void announce_sleep(struct nupa_engine *engine)
 		return;
 	}
 	(void)nupa_exchange_seq(engine->bell, NUPA_ON_FUTEX);
-	nupa_port_barrier(engine);
+	(void)nupa_port_barrier(engine);
 }
 
 static bool must_run(struct nupa_engine *engine)

@@ -288,35 +288,11 @@ static void run_jobs(struct nupa_engine *engine)
 	}
 }
 
-/* To read the clock costs as much as all else of an empty turn.  So a program that spins does so in
- * one turn of NUPA_TURNS_A_LOOK, but for rates, which are to be kept. */
+/* Rates are to be kept. */
 static bool looks_at_clock(struct nupa_engine *engine)
 {
-	return engine->paced.top || !nupa_load_relaxed(&engine->app_drives) ||
-	       ++engine->turns % NUPA_TURNS_A_LOOK == 0;
-}
-
-/* Something came from open[i]: it is hot, in the place of one that was. */
-static void heat(struct nupa_engine *engine, uint32_t i)
-{
-	struct nupa_channel *channel = engine->open[i];
-	uint32_t place;
-
-	if (engine->n_hot < NUPA_HOT_MAX)
-		place = engine->n_hot++;
-	else
-		place = engine->next_cooled++ % NUPA_HOT_MAX;
-	engine->open[i] = engine->open[place];
-	engine->open[place] = channel;
-}
-
-/* Whether something has come, or the peer is to be told how far we are.  Most looks find neither.
- */
-static inline bool has_news(const struct nupa_channel *channel)
-{
-	return nupa_rx_ready(&channel->rx) || channel->rx.head_published != channel->rx.head ||
-	       unlikely(!nupa_list_empty(&channel->refusals)) ||
-	       unlikely(channel->apart || channel->trunked);
+	return ++engine->turns >= engine->turns_a_look || engine->paced.top ||
+	       !nupa_load_relaxed(&engine->app_drives);
 }
 
 static inline uint32_t drain_at(struct nupa_engine *engine, uint32_t i)
@@ -324,7 +300,7 @@ static inline uint32_t drain_at(struct nupa_engine *engine, uint32_t i)
 	struct nupa_channel *channel = engine->open[i];
 	uint32_t handled;
 
-	if (likely(!has_news(channel)))
+	if (likely(!nupa_channel_has_news(channel)))
 		return 0;
 	handled = nupa_engine_drain(engine, channel, BUDGET_MESSAGES);
 	if (unlikely(!nupa_list_empty(&channel->refusals)))
@@ -332,61 +308,86 @@ static inline uint32_t drain_at(struct nupa_engine *engine, uint32_t i)
 	/* A channel that has failed is not there any more. */
 	if (unlikely(handled && i >= engine->n_hot) && i < engine->n_channels &&
 	    engine->open[i] == channel)
-		heat(engine, i);
+		nupa_attention_heat(engine, i);
 	return handled;
 }
 
-static uint32_t drain_all(struct nupa_engine *engine)
+/* The first *n, which may change meanwhile. */
+static uint32_t drain_first(struct nupa_engine *engine, const uint32_t *n)
 {
 	uint32_t handled = 0;
 
-	for (uint32_t i = 0; i < engine->n_channels; i++)
+	for (uint32_t i = 0; i < *n; i++)
 		handled += drain_at(engine, i);
 	return handled;
 }
 
-/* The hot ones, and some of the rest: a program that spins comes to all of them within
- * microseconds. */
+/* The hot ones, and some of the others that are attended: a program that spins comes to all of them
+ * within microseconds. */
 static uint32_t drain_some(struct nupa_engine *engine)
 {
 	uint32_t handled = 0;
 
-	for (uint32_t i = 0; i < engine->n_hot; i++)
-		handled += drain_at(engine, i);
+	handled += drain_first(engine, &engine->n_hot);
 	for (uint32_t k = 0; k < NUPA_COLD_LOOKS; k++) {
-		if (engine->next_cold < engine->n_hot || engine->next_cold >= engine->n_channels)
+		if (engine->next_cold < engine->n_hot || engine->next_cold >= engine->n_attended)
 			engine->next_cold = engine->n_hot;
-		if (engine->next_cold < engine->n_channels)
+		if (engine->next_cold < engine->n_attended)
 			handled += drain_at(engine, engine->next_cold++);
 	}
 	return handled;
 }
 
+static uint32_t drain_attended(struct nupa_engine *engine)
+{
+	return nupa_engine_looks_at_some(engine) ? drain_some(engine)
+						 : drain_first(engine, &engine->n_attended);
+}
+
+/* What peers wanted to be seen when `calls` was loaded, but for what they sent. */
+static void heed(struct nupa_engine *engine, uint64_t calls)
+{
+	const bool contacts = (uint32_t)calls != (uint32_t)engine->calls_seen;
+
+	engine->calls_seen = calls;
+	if (contacts)
+		nupa_channel_scan_contacts(engine);
+}
+
+static void do_duties(struct nupa_engine *engine)
+{
+	if (nupa_load_relaxed(&engine->deaths))
+		handle_deaths(engine);
+	if (engine->broken)
+		nupa_channel_sweep(engine);
+	if (engine->fault_duty)
+		nupa_fault_run(engine);
+	if (engine->cm_owes)
+		nupa_cm_flush(engine);
+	if (engine->cq_timers)
+		nupa_cq_run_timers(engine);
+}
+
 static uint32_t run(struct nupa_engine *engine, bool all)
 {
+	const uint64_t calls = nupa_engine_calls(engine);
 	uint32_t handled;
 
 	if (!nupa_list_empty(&engine->ack_pending))
 		send_acks(engine);
-	handled = all ? drain_all(engine) : drain_some(engine);
+	if (unlikely(calls != engine->calls_seen))
+		nupa_attention_hear(engine);
+	handled = all ? drain_first(engine, &engine->n_channels) : drain_attended(engine);
 	if (handled >= MESSAGES_OF_A_STREAM && !nupa_list_empty(&engine->ack_pending))
 		send_acks(engine);
 	if (unlikely(engine->wires))
 		handled += nupa_wires_run(engine);
-	if (unlikely(nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen))
-		nupa_channel_scan_contacts(engine);
-	if (unlikely(nupa_load_relaxed(&engine->deaths)))
-		handle_deaths(engine);
-	if (unlikely(engine->broken))
-		nupa_channel_sweep(engine);
+	if (unlikely(calls != engine->calls_seen))
+		heed(engine, calls);
 	if (unlikely(nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen))
 		handle_change(engine);
-	if (unlikely(engine->fault_duty))
-		nupa_fault_run(engine);
-	if (unlikely(engine->cm_owes))
-		nupa_cm_flush(engine);
-	if (unlikely(engine->cq_timers))
-		nupa_cq_run_timers(engine);
+	if (unlikely(nupa_load_relaxed(&engine->duties)))
+		do_duties(engine);
 	if (unlikely(!nupa_list_empty(&engine->reading)))
 		run_jobs(engine);
 	if (unlikely(!nupa_list_empty(&engine->backlogs)))
@@ -407,18 +408,24 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine)
 
 uint32_t nupa_engine_turn(struct nupa_engine *engine)
 {
-	return run(engine, !nupa_engine_looks_at_some(engine));
+	return run(engine, false);
+}
+
+/* In the first n rings, or told to all. */
+static bool news_of(const struct nupa_engine *engine, uint32_t n)
+{
+	return nupa_engine_lines_ready(engine, n) ||
+	       nupa_engine_calls(engine) != engine->calls_seen ||
+	       nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen;
 }
 
 bool nupa_engine_is_idle(const struct nupa_engine *engine)
 {
 	return nupa_list_empty(&engine->ack_pending) && nupa_list_empty(&engine->reading) &&
 	       nupa_list_empty(&engine->backlogs) && nupa_list_empty(&engine->waiting) &&
-	       !engine->timed.top && !engine->paced.top && !engine->wires && !engine->broken &&
-	       !engine->fault_duty && !engine->cm_owes && !engine->cq_timers &&
-	       !engine->wire_dirty && !nupa_load_relaxed(&engine->deaths) &&
-	       nupa_load_relaxed(&nupa_engines) == engine && !nupa_load_relaxed(&engine->next) &&
-	       !nupa_engine_rings_ready(engine);
+	       !engine->timed.top && !engine->paced.top && !engine->wires &&
+	       !nupa_load_relaxed(&engine->duties) && nupa_load_relaxed(&nupa_engines) == engine &&
+	       !nupa_load_relaxed(&engine->next) && !news_of(engine, engine->n_attended);
 }
 
 void nupa_engine_progress_siblings(struct nupa_engine *engine)
@@ -437,9 +444,7 @@ void nupa_engine_progress_siblings(struct nupa_engine *engine)
 
 bool nupa_engine_rings_ready(const struct nupa_engine *engine)
 {
-	return nupa_engine_lines_ready(engine, engine->n_channels) ||
-	       nupa_load_relaxed(&engine->slot->contact_epoch) != engine->contact_epoch_seen ||
-	       nupa_load_relaxed(engine->fabric->port_epoch) != engine->port_epoch_seen;
+	return news_of(engine, engine->n_channels);
 }
 
 /* Whether answers wait for room in a ring. */

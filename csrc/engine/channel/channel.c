@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Channels: a pair of rings between two attachments.  Its peer, its path and its doorbell. */
-#include "engine/channel/channel.h"
 #include "engine/channel/apart.h"
+#include "engine/channel/attention.h"
 #include "segment/control/pkey.h"
 #include "segment/slot/machine.h"
 #include "segment/wire.h"
@@ -16,6 +16,14 @@ bool nupa_channel_process_alive(const struct nupa_channel *channel)
 	return nupa_channel_peer_alive(channel) &&
 	       nupa_slot_alive(channel->engine->fabric, channel->peer,
 			       nupa_slot_claim(channel->peer_slot));
+}
+
+bool nupa_channel_process_proven(const struct nupa_channel *channel)
+{
+	/* The word is the owner's if the claim is the same afterwards. */
+	if (nupa_life_is_proven(channel->peer_slot))
+		return nupa_channel_peer_alive(channel);
+	return nupa_channel_process_alive(channel);
 }
 
 uint32_t nupa_channel_slot(const struct nupa_engine *engine, uint32_t host, uint32_t qpn)
@@ -127,6 +135,8 @@ void nupa_channel_bell(struct nupa_channel *channel)
 		sleeping = nupa_fetch_add_seq(&slot->sleeping, 0);
 	else
 		sleeping = nupa_load_relaxed(&slot->sleeping);
+	if (unlikely(nupa_load_relaxed(&slot->leaves_some))) /* P8 */
+		nupa_attention_announce(channel);
 	if (unlikely(sleeping))
 		nupa_slot_ring(channel->engine->fabric, slot);
 }

@@ -36,7 +36,8 @@ struct nupa_channel {
 	struct nupa_tx tx;
 	struct nupa_rx rx;
 	struct nupa_engine *engine;
-	uint32_t peer; /* slot */
+	uint32_t peer;  /* slot */
+	uint32_t place; /* in engine->open[], if it is there */
 	uint64_t peer_claim;
 	uint32_t peer_epoch;
 	uint32_t peer_pid;
@@ -74,6 +75,7 @@ struct nupa_channel {
 	struct nupa_mr_entry *peer_mrs;
 	struct nupa_flow *flow;
 	const struct nupa_ring_header *rx_header;
+	uint64_t head_reviewed; /* rx.head at the last review (attention.h) */
 	bool path_up;
 	bool parted;         /* path_up is false since the hosts share no partition */
 	uint32_t path_epoch; /* port_epoch that both belong to */
@@ -131,6 +133,8 @@ static inline bool nupa_channel_path_up(const struct nupa_engine *engine,
 
 bool nupa_channel_peer_alive(const struct nupa_channel *channel);    /* as the slot says */
 bool nupa_channel_process_alive(const struct nupa_channel *channel); /* as the kernel says */
+/* The same of a process of this kernel, without a call where its proof of life is there. */
+bool nupa_channel_process_proven(const struct nupa_channel *channel);
 
 static inline bool nupa_channel_same_process(const struct nupa_channel *channel)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * First contact: each side opens its own direction of the channel and tells the other, which opens
  * in return. */
-#include "engine/channel/channel.h"
 #include "base/rlimit.h"
 #include "engine/channel/apart.h"
+#include "engine/channel/attention.h"
 #include "segment/control/pkey.h"
 #include "segment/layout/geometry.h"
 #include "segment/ring/lines.h"
@@ -68,7 +68,7 @@ static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 	channel->rx_header = header;
 	channel->rx_open = true;
 	if (!engine->net || !engine->ops->net_runs(engine, channel))
-		engine->open[engine->n_channels++] = channel;
+		nupa_attention_add(engine, channel);
 }
 
 static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
@@ -230,7 +230,6 @@ void nupa_channel_scan_contacts(struct nupa_engine *engine)
 {
 	const uint32_t closed = engine->epoch | NUPA_CONTACT_CLOSED;
 
-	engine->contact_epoch_seen = nupa_load_acquire(&engine->slot->contact_epoch);
 	if (unlikely(engine->keeps_wire))
 		return;
 	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {

@@ -16,13 +16,15 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PAGE_MASK ((uint64_t)NUPA_PAGE_BYTES - 1)
 #define BLOCK_BYTES (UINT64_C(64) << 20)
-#define BUCKETS 512u /* a power of two */
+#define BUCKETS 128u /* a power of two */
 
 #define MAP_COUNT_DEFAULT 65530u /* of Linux */
+#define FEW 64u                  /* to read the limit takes four calls */
 
 uint32_t nupa_mappings_max;
 static uint32_t n_mapped; /* of this process, by all attachments */
@@ -48,11 +50,13 @@ static uint32_t read_limit(void)
 	return limit / 4;
 }
 
-/* I1.  All who read it find the same. */
+/* I1.  All who read it find the same.  For the first few there is room anywhere. */
 static bool is_room(void)
 {
 	uint32_t most = nupa_load_relaxed(&nupa_mappings_max);
 
+	if (!most && nupa_load_relaxed(&n_mapped) < FEW)
+		return true;
 	if (!most) {
 		most = read_limit();
 		nupa_store_relaxed(&nupa_mappings_max, most);
@@ -61,15 +65,19 @@ static bool is_room(void)
 }
 
 /* A file of the peer, by the same right that a debugger would need to read its memory.  -1: it is
- * not there. */
+ * not there.  A path in /proc costs some times as much when it is not in the kernel's caches. */
 static int open_file(const struct nupa_channel *channel, struct stat *status)
 {
+	const uint32_t number = channel->shared_fd_seen - 1;
 	char path[64];
-	int fd;
+	int fd = -1;
 
-	snprintf(path, sizeof(path), "/proc/%u/fd/%u", channel->peer_pid,
-		 channel->shared_fd_seen - 1);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (channel->pidfd >= 0)
+		fd = (int)syscall(SYS_pidfd_getfd, channel->pidfd, number, 0);
+	if (fd < 0) {
+		snprintf(path, sizeof(path), "/proc/%u/fd/%u", channel->peer_pid, number);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+	}
 	if (fd < 0 || !fstat(fd, status))
 		return fd;
 	close(fd);
@@ -77,35 +85,43 @@ static int open_file(const struct nupa_channel *channel, struct stat *status)
 }
 
 /* Whether it is the peer's memfd.  It can be sealed against shrinking alone: what we map of it can
- * never go away under us. */
+ * never go away under us.  The pid by which it was opened is the peer's as long as that lives. */
 static bool is_memfd(const struct nupa_channel *channel, int fd, const struct stat *status)
 {
 	return S_ISREG(status->st_mode) && status->st_size > 0 &&
-	       fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK && nupa_channel_process_alive(channel);
+	       fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK && nupa_channel_process_proven(channel);
 }
 
-bool nupa_mapping_find(struct nupa_channel *channel)
+/* Finds the memfd that the peer has now.  *fd: if that is another one than before, the file. */
+static bool find(struct nupa_channel *channel, int *fd)
 {
 	uint32_t number = nupa_load_acquire(&channel->peer_slot->shared_fd);
 	struct stat status;
-	int fd;
 
+	*fd = -1;
 	if (channel->shared_fd_seen == number)
 		return channel->shared_bytes > 0;
 	channel->shared_fd_seen = number;
 	channel->shared_bytes = 0;
 	if (number == 0 || channel->foreign)
 		return false;
-	fd = open_file(channel, &status);
-	if (fd < 0)
+	*fd = open_file(channel, &status);
+	if (*fd < 0 || !is_memfd(channel, *fd, &status))
 		return false;
-	if (is_memfd(channel, fd, &status)) {
-		channel->shared_dev = status.st_dev;
-		channel->shared_ino = status.st_ino;
-		channel->shared_bytes = (uint64_t)status.st_size;
-	}
-	close(fd);
-	return channel->shared_bytes > 0;
+	channel->shared_dev = status.st_dev;
+	channel->shared_ino = status.st_ino;
+	channel->shared_bytes = (uint64_t)status.st_size;
+	return true;
+}
+
+bool nupa_mapping_find(struct nupa_channel *channel)
+{
+	int fd;
+	const bool found = find(channel, &fd);
+
+	if (fd >= 0)
+		close(fd);
+	return found;
 }
 
 static struct nupa_mapping **bucket_of(const struct nupa_channel *channel, uint64_t offset)
@@ -116,24 +132,23 @@ static struct nupa_mapping **bucket_of(const struct nupa_channel *channel, uint6
 	return &channel->mappings[hash >> 32 & (BUCKETS - 1)];
 }
 
-static bool map(const struct nupa_channel *channel, struct nupa_mapping *mapping, uint64_t from,
-		uint64_t to)
+/* The file that was judged before is known by its number. */
+static bool open_again(const struct nupa_channel *channel, int *fd)
 {
 	struct stat status;
+
+	*fd = open_file(channel, &status);
+	return *fd >= 0 && status.st_dev == channel->shared_dev &&
+	       status.st_ino == channel->shared_ino;
+}
+
+static bool map(struct nupa_mapping *mapping, int fd, uint64_t from, uint64_t to)
+{
 	void *at;
-	int fd;
 
 	if (from >= to)
 		return false;
-	/* Each time anew: a descriptor for each peer would be one of the program's 1,024.  The file
-	 * that nupa_mapping_find has judged is known by its number. */
-	fd = open_file(channel, &status);
-	if (fd < 0)
-		return false;
-	at = status.st_dev == channel->shared_dev && status.st_ino == channel->shared_ino
-		 ? mmap(NULL, to - from, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)from)
-		 : MAP_FAILED;
-	close(fd);
+	at = mmap(NULL, to - from, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)from);
 	if (at == MAP_FAILED)
 		return false;
 	madvise(at, to - from, MADV_DONTFORK);
@@ -143,17 +158,18 @@ static bool map(const struct nupa_channel *channel, struct nupa_mapping *mapping
 	return true;
 }
 
-static struct nupa_mapping *mapping_new(struct nupa_channel *channel, uint64_t from, uint64_t to,
-					bool crowded)
+static struct nupa_mapping *mapping_new(struct nupa_channel *channel, int *fd, uint64_t from,
+					uint64_t to, bool crowded)
 {
 	struct nupa_mapping *mapping = is_room() ? calloc(1, sizeof(*mapping)) : NULL;
 	struct nupa_mapping **bucket = bucket_of(channel, from);
 
 	if (!mapping)
 		return NULL;
-	if (!(crowded && map(channel, mapping, from & ~(BLOCK_BYTES - 1),
-			     (to + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1))) &&
-	    !map(channel, mapping, from, to)) {
+	if ((*fd < 0 && !open_again(channel, fd)) ||
+	    (!(crowded && map(mapping, *fd, from & ~(BLOCK_BYTES - 1),
+			      (to + BLOCK_BYTES - 1) & ~(BLOCK_BYTES - 1))) &&
+	     !map(mapping, *fd, from, to))) {
 		free(mapping);
 		return NULL;
 	}
@@ -164,8 +180,8 @@ static struct nupa_mapping *mapping_new(struct nupa_channel *channel, uint64_t f
 	return mapping;
 }
 
-struct nupa_mapping *nupa_mapping_get(struct nupa_channel *channel, uint64_t offset, uint64_t bytes,
-				      uint8_t **base)
+static struct nupa_mapping *get(struct nupa_channel *channel, int *fd, uint64_t offset,
+				uint64_t bytes, uint8_t **base)
 {
 	uint64_t from = offset & ~PAGE_MASK, to = (offset + bytes + PAGE_MASK) & ~PAGE_MASK;
 	struct nupa_mapping *mapping;
@@ -187,11 +203,24 @@ struct nupa_mapping *nupa_mapping_get(struct nupa_channel *channel, uint64_t off
 		crowded = true;
 	}
 	if (!mapping)
-		mapping = mapping_new(channel, from, to, crowded);
+		mapping = mapping_new(channel, fd, from, to, crowded);
 	if (!mapping)
 		return NULL;
 	mapping->users++;
 	*base = mapping->at + (offset - mapping->offset);
+	return mapping;
+}
+
+struct nupa_mapping *nupa_mapping_get(struct nupa_channel *channel, uint64_t offset, uint64_t bytes,
+				      uint8_t **base)
+{
+	struct nupa_mapping *mapping = NULL;
+	int fd;
+
+	if (find(channel, &fd))
+		mapping = get(channel, &fd, offset, bytes, base);
+	if (fd >= 0) /* one for each peer would be one of the program's 1,024 */
+		close(fd);
 	return mapping;
 }
 

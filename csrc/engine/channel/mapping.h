@@ -7,8 +7,8 @@
 
 /* Finds the memfd that the peer has now; false: it has none, or it is not to be had. */
 bool nupa_mapping_find(struct nupa_channel *channel);
-/* A mapping with [offset, +bytes) of that file, and where that begins; NULL: there is none.  Each
- * is given back by nupa_mapping_put. */
+/* The same, and a mapping with [offset, +bytes) of that file, and where that begins; NULL: there is
+ * none.  Each is given back by nupa_mapping_put. */
 struct nupa_mapping *nupa_mapping_get(struct nupa_channel *channel, uint64_t offset, uint64_t bytes,
 				      uint8_t **base);
 void nupa_mapping_put(struct nupa_channel *channel, struct nupa_mapping *mapping);

@@ -9,9 +9,11 @@
 #define _GNU_SOURCE
 #include "engine/channel/mapping.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 
-#define WINDOWS_MIN 64u /* a power of two: a page of them */
+#define WINDOWS_MIN 16u  /* a power of two */
+#define WINDOWS_PAGE 64u /* a page of them: such tables are mapped, smaller ones are not */
 #define SWEPT_AT_ONCE 8u
 
 /* A sum of products with odd numbers: each change of one word shows. */
@@ -41,13 +43,51 @@ static void window_close(struct nupa_channel *channel, struct nupa_window *windo
 	*window = (struct nupa_window){ 0 };
 }
 
+/* NULL: no memory. */
+static struct nupa_window *table_new(uint32_t n)
+{
+	const size_t bytes = n * sizeof(struct nupa_window);
+	void *at;
+
+	if (n < WINDOWS_PAGE) {
+		at = aligned_alloc(sizeof(struct nupa_window), bytes);
+		return at ? memset(at, 0, bytes) : NULL;
+	}
+	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		  -1, 0);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static void table_free(struct nupa_window *table, uint32_t n)
+{
+	if (n < WINDOWS_PAGE)
+		free(table);
+	else
+		munmap(table, n * sizeof(*table));
+}
+
+static struct nupa_window *table_grown(struct nupa_window *table, uint32_t from, uint32_t to)
+{
+	void *at;
+
+	if (from >= WINDOWS_PAGE) {
+		at = mremap(table, from * sizeof(*table), to * sizeof(*table), MREMAP_MAYMOVE);
+		return at == MAP_FAILED ? NULL : at;
+	}
+	at = table_new(to);
+	if (!at)
+		return NULL;
+	memcpy(at, table, from * sizeof(*table));
+	free(table);
+	return at;
+}
+
 void nupa_window_forget(struct nupa_channel *channel)
 {
 	for (uint32_t i = 0; i < channel->n_windows; i++)
 		if (channel->windows[i].mapping)
 			window_close(channel, &channel->windows[i]);
-	if (channel->windows)
-		munmap(channel->windows, channel->n_windows * sizeof(*channel->windows));
+	table_free(channel->windows, channel->n_windows);
 	channel->windows = NULL;
 	channel->n_windows = 0;
 	nupa_mapping_close(channel);
@@ -56,21 +96,18 @@ void nupa_window_forget(struct nupa_channel *channel)
 /* Makes room for the window of this index.  Pages without windows take no memory. */
 static bool grow(struct nupa_channel *channel, uint32_t index)
 {
-	const size_t bytes = channel->n_windows * sizeof(*channel->windows);
-	uint32_t n = bytes ? channel->n_windows : WINDOWS_MIN;
-	void *at;
+	uint32_t n = channel->n_windows ? channel->n_windows : WINDOWS_MIN;
+	struct nupa_window *at;
 
 	if (index < channel->n_windows)
 		return true;
 	while (n <= index)
 		n *= 2;
-	if (bytes)
-		at = mremap(channel->windows, bytes, n * sizeof(*channel->windows), MREMAP_MAYMOVE);
-	else
-		at = mmap(NULL, n * sizeof(*channel->windows), PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (at == MAP_FAILED)
+	at = channel->n_windows ? table_grown(channel->windows, channel->n_windows, n)
+				: table_new(n);
+	if (!at)
 		return false;
+	at[index].word = 0; /* a page that is read first costs two page faults */
 	channel->windows = at;
 	channel->n_windows = n;
 	return true;
@@ -89,12 +126,15 @@ static void sweep(struct nupa_channel *channel)
 	}
 }
 
+static bool may_map(const struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	return channel->mover != NUPA_MOVER_LOCAL && (engine->forced_mover == NUPA_MOVER_NONE ||
+						      engine->forced_mover == NUPA_MOVER_SHARED);
+}
+
 bool nupa_window_may_share(const struct nupa_engine *engine, struct nupa_channel *channel)
 {
-	return channel->mover != NUPA_MOVER_LOCAL &&
-	       (engine->forced_mover == NUPA_MOVER_NONE ||
-		engine->forced_mover == NUPA_MOVER_SHARED) &&
-	       nupa_mapping_find(channel);
+	return may_map(engine, channel) && nupa_mapping_find(channel);
 }
 
 /* How the region is reached from here; false: not at all. */
@@ -122,7 +162,7 @@ static bool find_memory(struct nupa_engine *engine, struct nupa_channel *channel
 	}
 	if (window->access & NUPA_MR_ENTRY_RELAYED)
 		return false;
-	if (entry->shared_off != UINT64_MAX && nupa_window_may_share(engine, channel)) {
+	if (entry->shared_off != UINT64_MAX && may_map(engine, channel)) {
 		window->mapping =
 		    nupa_mapping_get(channel, entry->shared_off, window->length, &window->base);
 		if (window->mapping) {

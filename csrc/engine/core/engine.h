@@ -59,22 +59,33 @@ struct nupa_engine {
 	/* Line 0: the lock and what every poll looks at. */
 	NUPA_LINE_ALIGNED struct nupa_lock lock;
 	uint32_t n_channels; /* entries of open[] */
-	uint32_t n_hot;      /* the first of them, from which something came last: progress.c */
-	uint32_t next_cold;  /* where a spinning program looks next among the rest */
+	uint32_t n_hot;      /* the first of them, from which something came last: attention.h */
+	uint32_t n_attended; /* those that a spinning program looks at */
+	uint32_t next_cold;  /* where it looks next among those that are not hot */
 	uint32_t next_cooled;
-	uint32_t contact_epoch_seen;
+	uint64_t calls_seen;   /* nupa_engine_calls() */
 	uint32_t polls;        /* counts polls: the port thread sees that a program polls */
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
 	uint32_t idle_polls;   /* empty ones in a row */
-	uint32_t turns;        /* with queue pairs that wait for a time */
-	bool app_drives;       /* the port thread only supervises */
-	bool spins;            /* the program polled often in the last millisecond */
-	uint32_t late_key;     /* of a region that the port thread shares (mr_late.c); 0: none */
-	uint32_t late_tries;   /* left for that */
-	bool held_back;        /* messages wait in their ring, because of a fault */
-	bool deaths;           /* set by the death watch, without the lock */
-	bool broken;           /* there are broken channels to be swept */
-	bool membarrier;       /* this process takes part in global expedited barriers */
+	uint32_t turns;        /* since it was looked whether times have come, if any are awaited */
+	uint32_t turns_a_look; /* so many until the next look (sq.c) */
+	union {
+		uint64_t duties; /* 0: a turn has none of these */
+		struct {
+			bool deaths;     /* set by the death watch, without the lock */
+			bool broken;     /* there are broken channels to be swept */
+			bool fault_duty; /* something is due because of faults: nupa_fault_run */
+			bool cm_owes;    /* messages of the CM that found no room */
+			bool cq_timers;  /* there are moderated CQs */
+			bool wire_dirty; /* messages lie in rings to wires: ops->wires_flush */
+		};
+	};
+	bool app_drives;     /* the port thread only supervises */
+	bool spins;          /* the program polled often in the last millisecond */
+	uint32_t late_key;   /* of a region that the port thread shares (mr_late.c); 0: none */
+	uint32_t late_tries; /* left for that */
+	bool held_back;      /* messages wait in their ring, because of a fault */
+	bool membarrier;     /* this process takes part in global expedited barriers */
 	bool polls_bell;  /* MACHINES: no futex wakes us; nor anything else, if it does not ring */
 	bool rings;       /* it has a doorbell (bell.h), for itself and for ringing others */
 	bool looks;       /* SOFTWARE: no notices of changes arrive; it looks (look.c) */
@@ -82,9 +93,7 @@ struct nupa_engine {
 	bool apart;       /* nupa_engine_attach made it */
 	bool keeps_wire;  /* of a keeper (csrc/wire): processes read what they write for its slot */
 	bool forked;      /* a copy in a child process: nothing of it reaches the fabric */
-	bool fault_duty;  /* something is due because of faults: nupa_fault_run */
 	bool poisoned;    /* the message that is being handled is */
-	bool wire_dirty;  /* messages lie in rings to wires: ops->wires_flush */
 	bool has_wires;   /* as the table was when we looked */
 	bool meets_wires; /* packets may come from any of them */
 	struct nupa_wire *wires;        /* engine/wire; NULL: no port to one is open */
@@ -115,7 +124,8 @@ struct nupa_engine {
 	uint32_t refs; /* open contexts; guarded by the registry's lock */
 	enum nupa_mover forced_mover;
 	uint32_t port_epoch_seen;
-	uint64_t looked_ns; /* SOFTWARE: when it looked around last (look.c) */
+	uint64_t looked_at_ns; /* when `turns` was 0 */
+	uint64_t looked_ns;    /* SOFTWARE: when it looked around last (look.c) */
 	uint8_t port_state_seen;
 	uint16_t pkeys_seen[NUPA_PKEYS_MAX]; /* the host's P_Key table */
 	uint32_t link_downed_seen;
@@ -149,8 +159,6 @@ struct nupa_engine {
 	uint64_t cm_timer_ns; /* when its timers run, 0: never; set with the lock, read without */
 	struct nupa_xrc *xrc; /* NULL until an XRC object is made */
 	struct nupa_list moderated; /* struct nupa_cq.moderate_link */
-	bool cq_timers;             /* there are such */
-	bool cm_owes;               /* messages that found no room */
 	struct nupa_mcast *mcast;   /* NULL until a QP attaches or sends to a group */
 	struct nupa_net *net;       /* a queue of a network interface; NULL: it is none */
 	uint64_t probe_value;       /* slot->probe_addr points at it */

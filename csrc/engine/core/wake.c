@@ -60,8 +60,10 @@ bool nupa_barrier(void)
 	return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-void nupa_port_barrier(struct nupa_engine *engine)
+bool nupa_port_barrier(struct nupa_engine *engine)
 {
-	if (!nupa_load_relaxed(&engine->slot->needs_fence) && !nupa_barrier())
-		nupa_store_release(&engine->slot->needs_fence, 1);
+	if (nupa_load_relaxed(&engine->slot->needs_fence) || nupa_barrier())
+		return true;
+	nupa_store_release(&engine->slot->needs_fence, 1);
+	return false;
 }

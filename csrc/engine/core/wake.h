@@ -14,7 +14,9 @@ void nupa_port_knock(struct nupa_engine *engine, struct nupa_slot *slot);
 
 void nupa_port_app_drives(struct nupa_engine *engine); /* the program spins on poll_cq */
 void nupa_port_takes_over(struct nupa_engine *engine); /* it waits for events instead */
-void nupa_port_barrier(struct nupa_engine *engine);    /* P3, P4: the fence of all producers */
+/* P3, P4, P8: the fence of all producers; false: those had none that only learn now that they are
+ * to fence by themselves. */
+bool nupa_port_barrier(struct nupa_engine *engine);
 /* Whether the kernel has that fence. */
 bool nupa_barrier(void);
 

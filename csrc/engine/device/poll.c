@@ -13,10 +13,14 @@
 /* Polls without asking for a notification that make a program a spinning one. */
 #define SPINNING_POLLS 64u
 
+/* So often a program that spins reviews which rings it looks at: after some milliseconds.  To leave
+ * one costs a membarrier, which interrupts other processors. */
+#define REVIEW_POLLS (1u << 18)
+
 /* Empty polls before a polling program lets others run: two of them on one core must both get on.
  */
 #define IDLE_POLLS_MAX 2000u
-#define IDLE_POLLS_BETWEEN_YIELDS 100u
+#define IDLE_POLLS_BETWEEN_YIELDS 500u
 
 /* Empty polls before a program whose requests all wait for their rate sleeps, and for how long. */
 #define IDLE_POLLS_BEFORE_NAP 32u
@@ -151,10 +155,10 @@ static void poll_idle(struct nupa_engine *engine)
 	nupa_engine_lock(engine);
 }
 
-/* A turn may end channels, and so changes it. */
+/* A turn changes it. */
 static uint32_t lines_looked_at(const struct nupa_engine *engine)
 {
-	return nupa_engine_looks_at_some(engine) ? engine->n_hot : engine->n_channels;
+	return nupa_engine_looks_at_some(engine) ? engine->n_hot : engine->n_attended;
 }
 
 /* The engine runs in the thread that polls (engine.h I2). */
@@ -167,6 +171,8 @@ void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 	if (unlikely(++engine->polls_in_row == SPINNING_POLLS) &&
 	    !nupa_load_relaxed(&engine->app_drives))
 		nupa_port_app_drives(engine);
+	if (unlikely(engine->polls % REVIEW_POLLS == 0))
+		nupa_attention_review(engine);
 	if (engine->polls_in_row > SPINNING_POLLS * 2)
 		engine->polls_in_row = 0;
 	if (unlikely(!nupa_list_empty(&engine->backlogs))) {

@@ -61,7 +61,7 @@ static const struct nupa_channel *find_copier(const struct nupa_engine *engine, 
 static void take_key(struct nupa_engine *engine, uint32_t index)
 {
 	(void)nupa_exchange_seq(&engine->mr_entries[index].key, 0);
-	nupa_port_barrier(engine);
+	(void)nupa_port_barrier(engine);
 }
 
 static bool wait_here(const struct nupa_engine *engine, uint32_t index, uint64_t limit_ns)

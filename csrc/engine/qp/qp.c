@@ -221,6 +221,22 @@ static void take_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 		qp->sqd_notify = attr->en_sqd_async_notify;
 }
 
+/* Looks at the pages of tables that the first request needs: it would wait for a page fault of
+ * each.  They have memory already. */
+static void look_at_tables(const struct nupa_channel *channel, uint32_t qpn)
+{
+	const uint32_t index = qpn & (NUPA_QP_MAX - 1);
+	uint64_t *count = &channel->flow->xmit_bytes;
+
+	if (channel->distant || channel->wired)
+		return;
+	if (index < nupa_load_acquire(&channel->peer_slot->qp_limit) &&
+	    index < channel->engine->fabric->geometry.qp_entries)
+		(void)nupa_load_relaxed(&channel->peer_qps[index].qpn);
+	(void)nupa_load_relaxed(&channel->peer_mrs->key);
+	nupa_store_relaxed(count, nupa_load_relaxed(count));
+}
+
 /* First contact is made here, so that the death of a silent peer is noticed as well. */
 static void meet_peer(struct nupa_qp *qp)
 {
@@ -229,6 +245,8 @@ static void meet_peer(struct nupa_qp *qp)
 
 	if (channel && channel->peer_host == qp->dest_host)
 		qp->channel = channel;
+	if (channel)
+		look_at_tables(channel, qp->dest_qpn);
 }
 
 static void enter_state(struct nupa_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)

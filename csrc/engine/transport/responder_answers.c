@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Acknowledgements and refusals that the responder owes, and when they are sent. */
+#include "engine/channel/attention.h"
 #include "engine/transport/responder.h"
 
 #include <stdlib.h>
@@ -114,7 +115,8 @@ void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channe
 	}
 }
 
-static struct nupa_refusal *refusal_of(struct nupa_channel *channel, uint32_t src_qpn)
+static struct nupa_refusal *refusal_of(struct nupa_engine *engine, struct nupa_channel *channel,
+				       uint32_t src_qpn)
 {
 	struct nupa_refusal *refusal;
 
@@ -129,6 +131,7 @@ static struct nupa_refusal *refusal_of(struct nupa_channel *channel, uint32_t sr
 		abort(); /* a lost refusal would be a hung peer */
 	refusal->src_qpn = src_qpn;
 	nupa_list_add(&channel->refusals, &refusal->link);
+	nupa_attention_give(engine, channel);
 	return refusal;
 }
 
@@ -140,7 +143,7 @@ void nupa_responder_refuse(struct nupa_engine *engine, struct nupa_channel *chan
 
 	if (msg->src_qpn >> NUPA_QP_INDEX_BITS != channel->peer)
 		return; /* I5: it awaits no answer */
-	refusal = refusal_of(channel, msg->src_qpn);
+	refusal = refusal_of(engine, channel, msg->src_qpn);
 	/* New, or the requester has gone elsewhere? */
 	if (refusal->dest_qpn != msg->dest_qpn || refusal->incarnation != incarnation) {
 		refusal->dest_qpn = msg->dest_qpn;
@@ -162,7 +165,7 @@ static void refuse_what_is_owed(struct nupa_qp *qp)
 	if (!qp->channel || qp->channel->broken || qp->channel->wired ||
 	    (nupa_list_empty(&qp->ack_link) && !reading))
 		return;
-	refusal = refusal_of(qp->channel, qp->dest_qpn);
+	refusal = refusal_of(qp->engine, qp->channel, qp->dest_qpn);
 	refusal->dest_qpn = qp->ibv.qp_num;
 	refusal->incarnation = qp->peer_incarnation & 0xff;
 	refusal->psn = reading ? nupa_responder_job(qp, qp->jobs_head)->psn : qp->expected_psn;

@@ -13,6 +13,10 @@
 #define PEER_RETRY_MIN_NS 20000u
 #define PEER_RETRY_MAX_NS 2000000u
 
+/* Turns of a program that spins for one look at the clock. */
+#define LOOK_TURNS_MIN 8u
+#define LOOK_TURNS_MAX 64u
+
 /* How often a peer that has not opened its direction is asked again, and for how long at least. */
 #define CONTACT_RETRY_NS 1000000u
 #define CONTACT_MIN_NS UINT64_C(500000000)
@@ -39,18 +43,28 @@ static struct nupa_heap *heap_of(const struct nupa_qp *qp)
 	return qp->wait == NUPA_WAIT_RATE ? &qp->engine->paced : &qp->engine->timed;
 }
 
+static void add_until(struct nupa_qp *qp, uint64_t key_ns)
+{
+	struct nupa_engine *engine = qp->engine;
+	struct nupa_heap *heap = heap_of(qp);
+
+	nupa_heap_add(heap, &qp->wait_item, key_ns);
+	if (heap->top == &qp->wait_item && engine->turns_a_look > engine->turns + LOOK_TURNS_MIN)
+		engine->turns_a_look = engine->turns + LOOK_TURNS_MIN;
+}
+
 /* Behind now, so that a turn which runs what is due ends. */
 static void await_time(struct nupa_qp *qp, uint64_t now_ns)
 {
 	const uint64_t key = due_ns(qp);
 
-	nupa_heap_add(heap_of(qp), &qp->wait_item, key > now_ns ? key : now_ns + 1);
+	add_until(qp, key > now_ns ? key : now_ns + 1);
 }
 
 void nupa_sq_wait_anew(struct nupa_qp *qp)
 {
 	nupa_heap_del(heap_of(qp), &qp->wait_item);
-	nupa_heap_add(heap_of(qp), &qp->wait_item, due_ns(qp));
+	add_until(qp, due_ns(qp));
 }
 
 bool nupa_sq_wait(struct nupa_qp *qp, enum nupa_wait why, uint64_t now_ns, uint64_t delay_ns)
@@ -160,12 +174,29 @@ static void run_until(struct nupa_heap *heap, uint64_t now_ns)
 	}
 }
 
+/* To read the clock costs as much as all else of an empty turn.  So a program that spins does so in
+ * one turn of many: half of those that it makes until the next time, if it goes on as it did. */
+static uint32_t turns_a_look(const struct nupa_engine *engine, uint64_t now_ns)
+{
+	const struct nupa_heap_item *top = engine->timed.top;
+	const uint64_t left_ns = top && top->key > now_ns ? top->key - now_ns : 0;
+	const uint64_t turn_ns = (now_ns - engine->looked_at_ns) / (engine->turns + 1) + 1;
+	const uint64_t turns = left_ns / 2 / turn_ns;
+
+	if (turns < LOOK_TURNS_MIN)
+		return LOOK_TURNS_MIN;
+	return turns < LOOK_TURNS_MAX ? (uint32_t)turns : LOOK_TURNS_MAX;
+}
+
 void nupa_sq_run_timed(struct nupa_engine *engine)
 {
 	uint64_t now_ns = engine->now_ns();
 
 	run_until(&engine->timed, now_ns);
 	run_until(&engine->paced, now_ns);
+	engine->turns_a_look = turns_a_look(engine, now_ns);
+	engine->turns = 0;
+	engine->looked_at_ns = now_ns;
 }
 
 /* A sleeper is woken when a rate is due, not from when on it may go. */

@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 14u
+#define NUPA_LAYOUT_VERSION 15u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -291,7 +291,8 @@ struct nupa_slot {
 	uint32_t mcast_limit;   /* owner: entries of its multicast table that may be in use */
 	uint32_t has_xrcds;     /* owner: its table of XRC domains is backed */
 	uint32_t pool_regions;  /* owner: regions in pool memory, now */
-	uint32_t needs_fence;   /* owner: it cannot membarrier, so producers must fence (P3) */
+	uint8_t needs_fence;    /* owner: it cannot membarrier, so producers must fence (P3) */
+	uint8_t leaves_some;    /* owner: `unattended` is not empty */
 	uint32_t left_epoch;    /* owner: its epoch, when it leaves with all QPs destroyed */
 	uint32_t shared_fd;     /* owner: its descriptor of the memfd with promoted memory, + 1 */
 	uint32_t life;          /* owner, at its end the kernel: see life.c */
@@ -310,10 +311,12 @@ struct nupa_slot {
 	uint32_t n_lanes; /* owner; grows only */
 
 	/* Line 3: incremented (fetch_add) by each process that wrote a word of `contact` for this
-	 * slot; not by other kernels where memory is not coherent. */
+	 * slot; not by other kernels where memory is not coherent.  The owner reads it together
+	 * with the next, which each process increments that set its bit of `announced`. */
 	NUPA_LINE_ALIGNED uint32_t contact_epoch;
-	uint32_t backlogs;      /* owner: QPs with a backlog (backlog.c) */
+	uint32_t announcements;
 	uint64_t boot;          /* MACHINES, owner: nupa_kernel_id() */
+	uint32_t backlogs;      /* owner: QPs with a backlog (backlog.c) */
 	uint32_t backlog_moves; /* owner: grows when a backlog shrinks */
 
 	/* Line 4: MACHINES: counts while its owner lives (beat.c). */
@@ -331,8 +334,14 @@ struct nupa_slot {
 	/* Owner: contact[s] is the epoch of slot s when this one opened its ring to it; with
 	 * NUPA_CONTACT_CLOSED: when it closed it for good. */
 	NUPA_LINE_ALIGNED uint32_t contact[NUPA_SLOTS_MAX];
+
+	/* Bits of slots (attention.h).  Owner: at whose rings it does not look. */
+	NUPA_LINE_ALIGNED uint64_t unattended[NUPA_SLOTS_MAX / 64];
+	/* Set (fetch_or) by those: something lies in their ring.  The owner takes them. */
+	NUPA_LINE_ALIGNED uint64_t announced[NUPA_SLOTS_MAX / 64];
 };
-NUPA_ASSERT_SIZE(struct nupa_slot, 5 * 64 + NUPA_LANES_MAX * 64 + 1024);
+NUPA_ASSERT_SIZE(struct nupa_slot, 5 * 64 + NUPA_LANES_MAX * 64 + 1024 + 2 * 64);
+NUPA_ASSERT_AT(struct nupa_slot, announcements, offsetof(struct nupa_slot, contact_epoch) + 4);
 #define NUPA_NET_COALESCED 0x80000000u
 #define NUPA_CONTACT_CLOSED 0x80000000u
 NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);

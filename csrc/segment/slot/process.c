@@ -86,6 +86,13 @@ bool nupa_life_is_over(const struct nupa_slot *slot)
 	return nupa_load_acquire(&slot->life) & FUTEX_OWNER_DIED;
 }
 
+bool nupa_life_is_proven(const struct nupa_slot *slot)
+{
+	const uint32_t life = nupa_load_acquire(&slot->life);
+
+	return life && !(life & FUTEX_OWNER_DIED);
+}
+
 /* A namespace that we do not know is taken for ours. */
 bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
 {

@@ -42,6 +42,8 @@ const char *nupa_slots_named(struct nupa_fabric *fabric, char *text, size_t byte
 /* process.c: whether its owner's program has ended; whether its pid means nothing here: it is of
  * another kernel or another pid namespace. */
 bool nupa_life_is_over(const struct nupa_slot *slot);
+/* Whether it has not, by the kernel's own mark; false: that cannot be told by it. */
+bool nupa_life_is_proven(const struct nupa_slot *slot);
 bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
 
 /* beat.c: whether the owner of a claim of another kernel lives: false once it has been silent for

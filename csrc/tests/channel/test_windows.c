@@ -5,6 +5,7 @@
 #include "tests/support/end.h"
 #include "tests/support/promoted.h"
 
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -20,6 +21,7 @@ enum wish {
 	END_LAST,      /* the region that was made last ends */
 	MEMFD_BYTES,   /* how much memory there is in the owner's memfd */
 	WORD,          /* the first word of the region with this number */
+	DESCRIPTOR,    /* of a socket; 1: of a memfd that may shrink */
 };
 
 struct order {
@@ -82,6 +84,11 @@ static void obey(struct owner *owner, const struct order *order)
 		break;
 	case MEMFD_BYTES:
 		answer = bytes_in_memfd();
+		break;
+	case DESCRIPTOR:
+		answer = (uint64_t)(order->n ? memfd_create("unsealed", MFD_ALLOW_SEALING)
+					     : owner->socket);
+		CHECK(!order->n || ftruncate((int)answer, (off_t)page()) == 0);
 		break;
 	case WORD:
 		(void)end_state(owner->end); /* TSan, which does not see the peer, sees the lock */
@@ -192,7 +199,7 @@ static void write_word(const struct user *user, uint32_t i, uint64_t value)
 }
 
 /* The channel to the owner, the only one: under the lock. */
-static const struct nupa_channel *channel_of(const struct nupa_engine *engine)
+static struct nupa_channel *channel_of(const struct nupa_engine *engine)
 {
 	for (uint32_t peer = 0; peer < NUPA_SLOTS_MAX; peer++)
 		if (engine->channels[peer])
@@ -308,5 +315,54 @@ TEST(a_write_makes_no_page_present_but_its_own)
 	user.found[0].va += bytes / 2;
 	write_word(&user, 0, 1);
 	CHECK_EQ(ask(&user, MEMFD_BYTES, 0), before + page());
+	user_close(&user);
+}
+
+/* Looks at the file anew. */
+static bool finds(struct nupa_channel *channel, uint32_t number)
+{
+	channel->shared_fd_seen = number + 1;
+	nupa_store_release(&channel->peer_slot->shared_fd, number);
+	return nupa_mapping_find(channel);
+}
+
+/* By the peer's pidfd, and by its path. */
+TEST(only_a_sealed_memfd_of_a_living_peer_is_mapped)
+{
+	uint32_t own, socket, unsealed, life;
+	struct nupa_engine *engine;
+	struct nupa_channel *channel;
+	struct nupa_slot *slot;
+	struct user user;
+	int pidfd;
+
+	if (!user_open(&user))
+		return;
+	get(&user, SEPARATE, 1, 1);
+	write_word(&user, 0, 1);
+	socket = (uint32_t)ask(&user, DESCRIPTOR, 0);
+	unsealed = (uint32_t)ask(&user, DESCRIPTOR, 1);
+	engine = nupa_engine_of(user.end->context);
+	nupa_engine_lock(engine);
+	channel = channel_of(engine);
+	slot = channel->peer_slot;
+	own = nupa_load_relaxed(&slot->shared_fd);
+	pidfd = channel->pidfd;
+	for (uint32_t way = 0; way < 2; way++) {
+		CHECK(!finds(channel, socket + 1) && !finds(channel, unsealed + 1));
+		CHECK(!finds(channel, 1u << 20) && !finds(channel, 0));
+		CHECK(finds(channel, own));
+		channel->pidfd = -1;
+	}
+	channel->pidfd = pidfd;
+	life = nupa_exchange_seq(&slot->life, 0);
+	CHECK(finds(channel, own)); /* by /proc */
+	nupa_store_release(&slot->life, life | FUTEX_OWNER_DIED);
+	CHECK(!finds(channel, own));
+	nupa_store_release(&slot->life, life);
+	CHECK(finds(channel, own));
+	nupa_engine_unlock(engine);
+	write_word(&user, 0, 2);
+	CHECK_EQ(ask(&user, WORD, 0), 2);
 	user_close(&user);
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Many peers: the descriptors of a process do not grow with them, and the death of each is told. */
+ * Many peers: the descriptors of a process do not grow with them, the death of each is told, and
+ * rings that a program does not look at are announced (attention.h).  These tests hold the lock:
+ * the port thread, which looks at all rings, cannot help. */
 #include "engine/attachment/attachment.h"
 #include "tests/support/target.h"
 
 #include <dirent.h>
+#include <pthread.h>
 
 #define PEERS 48u
 #define DESCRIPTORS 80u /* for all of them together */
@@ -120,4 +123,172 @@ TEST(a_program_that_spins_hears_all)
 		}
 	}
 	many_close(&m);
+}
+
+/* --- attention ----------------------------------------------------------------------- */
+
+static bool is_attended(const struct nupa_engine *engine, const struct end *to)
+{
+	const uint32_t peer = to->peer.qpn >> NUPA_QP_INDEX_BITS;
+
+	CHECK_EQ(engine->open[engine->channels[peer]->place], engine->channels[peer]);
+	return engine->channels[peer]->place < engine->n_attended;
+}
+
+/* With the lock: nothing has come since the review before. */
+static void leave_all(struct nupa_engine *engine)
+{
+	nupa_engine_progress(engine);
+	nupa_attention_review(engine);
+	nupa_attention_review(engine);
+	CHECK_EQ(engine->n_attended, nupa_attention_kept);
+	CHECK_EQ(engine->slot->leaves_some, 1);
+}
+
+/* With the lock: a turn finds it, by what its peer announces. */
+static void await(struct nupa_engine *engine, struct ibv_cq *ibv)
+{
+	const struct nupa_cq *cq = container_of(ibv, struct nupa_cq, ibv);
+	const uint64_t until_ns = test_now_ns() + WAIT_NS;
+
+	while (cq->head == cq->tail) {
+		nupa_engine_turn(engine);
+		CHECK(test_now_ns() < until_ns);
+	}
+}
+
+TEST(an_unattended_peer_announces_what_it_sends)
+{
+	struct nupa_engine *engine;
+	struct many m;
+
+	many_open(&m);
+	engine = nupa_engine_of(m.end->context);
+	for (uint32_t round = 0; round < 3; round++) {
+		nupa_engine_lock(engine);
+		leave_all(engine);
+		nupa_engine_unlock(engine);
+		for (uint32_t i = 0; i < PEERS; i++) {
+			target_post_recv(&m.targets[i], round, 0, 8);
+			end_start(&m.ends[i], IBV_WR_SEND, i, 0, 8);
+			nupa_engine_lock(engine);
+			await(engine, m.end->send_cq); /* its acknowledgement */
+			CHECK(is_attended(engine, &m.ends[i]));
+			nupa_engine_unlock(engine);
+			cq_expect(m.end->send_cq, i, IBV_WC_SUCCESS);
+			target_expect(&m.targets[i], round, IBV_WC_SUCCESS);
+		}
+	}
+	many_close(&m);
+}
+
+/* It dies after it has sent, and before it announces that. */
+TEST(what_an_unattended_peer_sent_before_its_death_counts)
+{
+	const uint64_t until_ns = test_now_ns() + WAIT_NS;
+	uint64_t *announced, *unattended, bit;
+	struct nupa_engine *engine;
+	uint32_t i = 0, peer;
+	struct many m;
+
+	many_open(&m);
+	engine = nupa_engine_of(m.end->context);
+	nupa_engine_lock(engine);
+	leave_all(engine);
+	while (is_attended(engine, &m.ends[i]))
+		i++;
+	nupa_engine_unlock(engine);
+	peer = m.ends[i].peer.qpn >> NUPA_QP_INDEX_BITS;
+	bit = UINT64_C(1) << peer % 64;
+	announced = &engine->slot->announced[peer / 64];
+	unattended = &engine->slot->unattended[peer / 64];
+	target_post_recv(&m.targets[i], 0, 0, 8);
+	target_stop(&m.targets[i]);
+	end_start(&m.ends[i], IBV_WR_SEND, 1, 0, 8);
+	nupa_engine_lock(engine);
+	CHECK(!is_attended(engine, &m.ends[i]) && *unattended & bit);
+	target_continue(&m.targets[i]);
+	while (!(nupa_load_relaxed(announced) & bit))
+		CHECK(test_now_ns() < until_ns);
+	(void)nupa_exchange_seq(announced, 0);
+	engine->calls_seen = nupa_engine_calls(engine);
+	target_kill(&m.targets[i]);
+	m.targets[i].pid = 0;
+	nupa_engine_unlock(engine);
+	cq_expect(m.end->send_cq, 1, IBV_WC_SUCCESS);
+	nupa_engine_lock(engine);
+	while (engine->channels[peer] && !engine->channels[peer]->broken) {
+		nupa_engine_turn(engine);
+		CHECK(test_now_ns() < until_ns);
+	}
+	CHECK(!(*unattended & bit));
+	nupa_engine_unlock(engine);
+	many_close(&m);
+}
+
+#define MESSAGES 4000u
+
+struct sender {
+	struct end *end;
+	uint32_t received; /* by the other end */
+	bool done;
+};
+
+static void *send_one_by_one(void *arg)
+{
+	uint64_t random = test_seed() | 1;
+	struct sender *sender = arg;
+
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		const uint64_t until_ns = test_now_ns() + WAIT_NS;
+
+		for (uint64_t pause = test_random(&random) % 256; pause; pause--)
+			nupa_cpu_pause();
+		end_start(sender->end, IBV_WR_SEND, i, 0, 8);
+		while (nupa_load_acquire(&sender->received) <= i)
+			if (test_now_ns() > until_ns) {
+				fprintf(stderr, "message %u is overlooked\n", i);
+				abort();
+			}
+		cq_expect(sender->end->send_cq, i, IBV_WC_SUCCESS);
+	}
+	nupa_store_release(&sender->done, true);
+	return NULL;
+}
+
+/* Its ring is left again and again, at any moment of each SEND. */
+TEST(no_message_is_overlooked_while_its_ring_is_left)
+{
+	struct end_options options = end_defaults;
+	struct sender sender = { 0 };
+	struct nupa_fabric *fabric = test_fabric();
+	uint64_t random = test_seed() | 1;
+	struct nupa_engine *engine;
+	struct end *a, *b;
+	pthread_t thread;
+	uint32_t announcements;
+
+	nupa_attention_kept = 0;
+	options.recv_wr = MESSAGES;
+	options.recv_cqe = (int)MESSAGES;
+	pair_open(fabric, &options, &a, &b);
+	for (uint32_t i = 0; i < MESSAGES; i++)
+		end_post_recv(a, i, 0, 8);
+	sender.end = b;
+	engine = nupa_engine_of(a->context);
+	nupa_engine_lock(engine);
+	CHECK_EQ(pthread_create(&thread, NULL, send_one_by_one, &sender), 0);
+	while (!nupa_load_acquire(&sender.done)) {
+		nupa_engine_turn(engine);
+		nupa_store_release(&sender.received,
+				   (uint32_t)container_of(a->recv_cq, struct nupa_cq, ibv)->tail);
+		if (test_random(&random) % 64 == 0)
+			nupa_attention_review(engine);
+	}
+	announcements = nupa_load_relaxed(&engine->slot->announcements);
+	nupa_engine_unlock(engine);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	printf("  %u of %u SENDs were announced\n", announcements, MESSAGES);
+	CHECK(announcements > 0);
+	fabric_close(fabric, a, b);
 }
