@@ -178,12 +178,20 @@ static void channel_opened(struct nupa_engine *engine, struct nupa_channel *chan
 	nupa_port_watch(engine, channel);
 }
 
+static void channel_grows(struct nupa_engine *engine, const struct nupa_channel *channel,
+			  const struct nupa_msg *line)
+{
+	if (engine->trace & NUPA_TRACE_MOVES)
+		nupa_trace_send(engine, channel, line);
+}
+
 static const struct nupa_engine_ops ops = {
 	.progress = nupa_engine_progress,
 	.drain = nupa_engine_drain,
 	.dispatch = nupa_engine_dispatch,
 	.opened = channel_opened,
 	.fail = nupa_channel_fail,
+	.grows = channel_grows,
 	.net_runs = nupa_net_runs,
 	.wires_flush = nupa_wires_flush,
 	.wires_posted = nupa_wires_posted,

@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 14u
+#define NUPA_LAYOUT_VERSION 15u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -491,6 +491,9 @@ struct nupa_ring_header {
 	uint32_t dma_backed; /* the DMA bytes are backed by memory */
 	uint32_t pulls;      /* enum nupa_pulls: how it fetches what the consumer sends */
 	uint32_t consumer;   /* the consumer's host, + 1; 0: none yet */
+	uint32_t lines;      /* of a ring that grows (ring.h I6): in use now; 0: all, always */
+	uint32_t grown_lap;  /* the lap in which it came to them */
+	uint64_t grown_after; /* how many lines were written before */
 	/* Line 1, consumer: consumed lines, tagged: producer epoch << 40 | count. */
 	NUPA_LINE_ALIGNED uint64_t head;
 	/* Line 2, consumer: consumed DMA bytes (gaps at the wrap included), tagged likewise. */
