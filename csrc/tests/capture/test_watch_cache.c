@@ -290,8 +290,8 @@ TEST(lines_that_cannot_be_are_not_shown)
 		uint32_t n;
 	} cases[] = {
 		{ 1, 0, 0, (uint16_t)two.b.slot, 9 },
-		{ 0, 0, 0, (uint16_t)two.b.slot, 0 },      /* recorded by a receiver */
-		{ 1, 1, 0, (uint16_t)two.b.slot, 0 },      /* more taken than sent */
+		{ 0, 0, 0, (uint16_t)two.b.slot, 0 }, /* recorded by a receiver */
+		{ 1, 1, 0, (uint16_t)two.b.slot, 0 }, /* more taken than sent */
 		{ 1, 0, (uint16_t)n_ring, (uint16_t)two.b.slot, 0 },
 		{ 1, 0, 0, 0, 0 },
 		{ 1, 0, 0, 0xffff, 0 },
