@@ -87,7 +87,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	slot->hazard = 0;
 	slot->n_lanes = 0;
 	memset(slot->lanes, 0, sizeof(slot->lanes));
-	memset(slot->contact, 0, sizeof(slot->contact));
+	nupa_contacts_clear(fabric, engine->slot_index);
 	slot->probe_addr = (uintptr_t)&engine->probe_value;
 	slot->probe_value = engine->probe_value;
 	/* The flows, and the hw counters behind them. */
@@ -348,6 +348,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	if (error)
 		return free_failed(engine, error);
 	engine->slot = &fabric->slots[engine->slot_index];
+	engine->qpn_base = nupa_qpn(&fabric->geometry, engine->slot_index, 0);
 	engine->epoch = NUPA_CLAIM_EPOCH(nupa_slot_claim(engine->slot));
 	engine->claim = NUPA_CLAIM(nupa_fabric_owner(fabric), engine->epoch, NUPA_SLOT_LIVE);
 	engine->polls_bell = nupa_fabric_machines(fabric);

@@ -44,7 +44,7 @@ int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *chann
 
 uint32_t nupa_channel_contact(const struct nupa_engine *engine, uint32_t peer)
 {
-	return nupa_load_acquire(&engine->fabric->slots[peer].contact[engine->slot_index]);
+	return nupa_load_acquire(nupa_contact(engine->fabric, peer, engine->slot_index));
 }
 
 /* Our receiving direction is the peer's ring, if it has opened it to us. */
@@ -195,7 +195,7 @@ void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel
 
 void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t closed)
 {
-	uint32_t *contact = &engine->slot->contact[channel->peer];
+	uint32_t *contact = nupa_contact(engine->fabric, engine->slot_index, channel->peer);
 
 	nupa_store_release(contact, channel->peer_epoch | closed);
 	if (channel->apart) { /* it looks by itself */

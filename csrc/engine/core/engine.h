@@ -104,6 +104,7 @@ struct nupa_engine {
 	bool port_shares;                        /* the port thread has a place among them */
 
 	struct nupa_fabric *fabric;
+	uint32_t qpn_base; /* qpn.h: of our QPs */
 	struct nupa_slot *slot;
 	uint32_t *bell; /* the port thread waits here: slot->sleeping, or own_bell */
 	uint32_t own_bell;

@@ -126,7 +126,7 @@ int nupa_lines_add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer
 void nupa_lines_add_rings(struct nupa_fabric *fabric, uint32_t slot, struct nupa_flow *flows)
 {
 	for (uint32_t peer = 1; peer < fabric->geometry.n_slots; peer++)
-		if (nupa_load_relaxed(&fabric->slots[slot].contact[peer]))
+		if (nupa_load_relaxed(nupa_contact(fabric, slot, peer)))
 			(void)nupa_lines_add_ring(fabric, slot, peer, flows);
 }
 

@@ -40,7 +40,7 @@ TEST(the_tags_of_a_ring_say_how_many_lines_it_had)
 	CHECK_EQ(nupa_fabric_back(fabric, nupa_arena_offset(fabric, a.slot) + ring,
 				  sizeof(*header) + n_lines * sizeof(*lines)),
 		 0);
-	fabric->slots[a.slot].contact[b.slot] = 1;
+	*nupa_contact(fabric, a.slot, b.slot) = 1;
 	nupa_store_release(&fabric->slots[a.slot].claim,
 			   NUPA_CLAIM(nupa_fabric_owner(fabric), 1, NUPA_SLOT_LIVE));
 	header->consumer = 2;
