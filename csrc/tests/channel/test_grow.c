@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Rings that begin small (ring.h I6): both ends go on at the same places, whatever was under way.
  */
-#include "segment/ring/ring.h"
-#include "tests/support/runner.h"
+#include "tests/channel/ring_ends.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -12,12 +11,6 @@
 #define FIRST_LINES 32u
 #define FIRST_DMA_BYTES (32u << 10)
 #define EPOCH 7u
-
-struct ring {
-	struct nupa_ring_header *header;
-	struct nupa_tx tx;
-	struct nupa_rx rx;
-};
 
 static struct ring ring_new(void)
 {
@@ -38,46 +31,6 @@ static struct ring ring_new(void)
 	nupa_rx_begin_small(&ring.rx);
 	CHECK(ring.tx.n_lines == FIRST_LINES && ring.tx.dma_bytes == FIRST_DMA_BYTES);
 	return ring;
-}
-
-static uint8_t byte_of(uint32_t number, uint32_t i)
-{
-	return (uint8_t)(number * 31 + i);
-}
-
-static bool put(struct nupa_tx *tx, uint32_t number, uint32_t bytes)
-{
-	uint8_t *payload = NULL;
-	struct nupa_msg *msg = nupa_tx_reserve(tx, bytes, &payload);
-
-	if (!msg)
-		return false;
-	msg->op = NUPA_OP_SEND;
-	msg->flags = bytes ? NUPA_F_DMA : 0;
-	msg->psn = number;
-	msg->length_bytes = bytes;
-	for (uint32_t i = 0; i < bytes; i++)
-		payload[i] = byte_of(number, i);
-	nupa_tx_publish(tx, msg, bytes);
-	return true;
-}
-
-static bool get(struct nupa_rx *rx, uint32_t number, uint32_t bytes)
-{
-	struct nupa_msg msg;
-	const uint8_t *payload;
-	enum nupa_rx_result result = nupa_rx_take(rx, &msg, &payload);
-
-	if (result == NUPA_RX_EMPTY)
-		return false;
-	CHECK_EQ(result, NUPA_RX_MESSAGE);
-	CHECK_EQ(msg.psn, number);
-	CHECK_EQ(msg.length_bytes, bytes);
-	CHECK_EQ(payload != NULL, bytes != 0);
-	for (uint32_t i = 0; i < bytes; i++)
-		CHECK_EQ(payload[i], byte_of(number, i));
-	nupa_rx_release(rx);
-	return true;
 }
 
 TEST(a_full_ring_grows_until_it_is_as_large_as_it_may_be)
