@@ -225,7 +225,7 @@ def test_all_of_docs_benchmarks_is_measured_by_these_cases() -> None:
     #: Measured later, on another machine.
     later = (
         *(f"ib_send_lat -s {size}," for size in (64, 256, 1024, 4096, 8192, 65536)),
-        *("100,000 regions:", "empty poll", "two threads", "UCX over verbs:"),
+        *("100,000 regions:", "empty poll", "200 processes,", "two threads", "UCX over verbs:"),
         *("polls beside", "first WRITE", "the same, pages", "wire:", "trunk:"),
     )
     assert elsewhere[1:] == [name for name in names if name.startswith(later)]
