@@ -128,7 +128,7 @@ static void give_back(struct nupa_fabric *fabric, uint32_t extent)
 		(void)nupa_exchange_seq(&fabric->extents[extent], pin);
 		word = pin;
 		if (i == PIN_TRIES || nupa_region_pin(fabric, extent) == pin ||
-		    !nupa_cas_seq(&fabric->extents[extent], &word, NUPA_EXTENT_OWNER(0, getpid())))
+		    !nupa_cas_seq(&fabric->extents[extent], &word, NUPA_EXTENT(0, getpid())))
 			return;
 	}
 	nupa_fabric_release(fabric, sb->pool_off + (uint64_t)extent * sb->extent_bytes,
@@ -159,7 +159,7 @@ void nupa_pool_drop(struct nupa_fabric *fabric, uint32_t word, bool published)
 
 void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot)
 {
-	const uint32_t mine = NUPA_EXTENT_OWNER(0, getpid());
+	const uint32_t mine = NUPA_EXTENT(0, getpid());
 	uint32_t asked = 0, first, end;
 	bool alive = false;
 
@@ -169,10 +169,10 @@ void nupa_pool_reclaim(struct nupa_fabric *fabric, uint32_t slot)
 	for (uint32_t i = first; i < end; i++) {
 		uint32_t word = nupa_load_acquire(&fabric->extents[i]);
 
-		if (word == 0 || NUPA_EXTENT_OWNER_SLOT(word) != slot || nupa_pool_of_region(word))
+		if (word == 0 || NUPA_EXTENT_SLOT(word) != slot || nupa_pool_of_region(word))
 			continue;
-		if (slot == 0 && NUPA_EXTENT_OWNER_LOW(word) != asked) {
-			asked = NUPA_EXTENT_OWNER_LOW(word);
+		if (slot == 0 && NUPA_EXTENT_LOW(word) != asked) {
+			asked = NUPA_EXTENT_LOW(word);
 			alive = nupa_process_alive(asked, 0);
 		}
 		/* Taken over first: of two who find it, one alone gives its memory back. */

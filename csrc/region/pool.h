@@ -34,11 +34,11 @@ static inline uint32_t nupa_pool_extents(const struct nupa_superblock *sb, uint6
 /* The word of a region's extents, and whether it is one. */
 static inline uint32_t nupa_pool_region_word(uint32_t index)
 {
-	return NUPA_EXTENT_OF_REGION | index;
+	return NUPA_EXTENT(NUPA_SLOTS_MAX, index);
 }
 static inline bool nupa_pool_of_region(uint32_t word)
 {
-	return word >> 24 == 0 && word & NUPA_EXTENT_OF_REGION;
+	return NUPA_EXTENT_SLOT(word) == NUPA_SLOTS_MAX;
 }
 
 #endif

@@ -79,12 +79,6 @@ bool nupa_region_claimant_alive(const struct nupa_fabric *fabric, uint64_t claim
 
 /* --- extents: extents.c ------------------------------------------------------------------ */
 
-/* The word of an extent that a process has: of an attachment's slot and epoch, or of slot 0 and its
- * pid. */
-#define NUPA_EXTENT_OWNER(slot, low) ((uint32_t)(slot) << 24 | ((uint32_t)(low)&0xffffff))
-#define NUPA_EXTENT_OWNER_SLOT(word) ((word) >> 24)
-#define NUPA_EXTENT_OWNER_LOW(word) ((word)&0xffffff)
-
 /* The word of a region that is published over the extent; 0: there is none. */
 uint32_t nupa_region_pin(struct nupa_fabric *fabric, uint32_t extent);
 void nupa_extents_free(struct nupa_fabric *fabric, uint32_t first, uint32_t n);

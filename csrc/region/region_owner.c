@@ -10,12 +10,12 @@ uint32_t nupa_pool_owner(const struct nupa_fabric *fabric, uint32_t slot)
 	uint64_t claim;
 
 	if (slot == 0)
-		return NUPA_EXTENT_OWNER(0, getpid());
+		return NUPA_EXTENT(0, getpid());
 	claim = nupa_load_relaxed(&fabric->slots[slot].claim);
 	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE ||
 	    NUPA_CLAIM_OWNER(claim) != nupa_fabric_owner(fabric))
 		return 0;
-	return NUPA_EXTENT_OWNER(slot, NUPA_CLAIM_EPOCH(claim));
+	return NUPA_EXTENT(slot, NUPA_CLAIM_EPOCH(claim));
 }
 
 int nupa_region_own(struct nupa_fabric *fabric, uint32_t slot, uint32_t pid,

@@ -219,10 +219,9 @@ static int settle_host(struct nupa_fabric *fabric, uint32_t host)
 	return 0;
 }
 
-/* Epoch 0 says that the slot never had an owner: skipped when 24 bits wrap. */
 static uint32_t next_epoch(uint32_t epoch)
 {
-	return epoch == 0xffffff ? 1 : epoch + 1;
+	return epoch >= NUPA_EPOCH_MAX ? 1 : epoch + 1;
 }
 
 static void introduce(struct nupa_slot *slot, uint32_t host)

@@ -40,6 +40,8 @@ static int map_control(struct nupa_fabric *fabric, char *why, size_t why_bytes)
 	fabric->ports = (struct nupa_port *)(base + sb->ports_off);
 	fabric->controls = (struct nupa_host_control *)(base + sb->controls_off);
 	fabric->slots = (struct nupa_slot *)(base + sb->slots_off);
+	fabric->contacts = (uint32_t *)(base + nupa_contacts_off(sb));
+	fabric->contact_words = nupa_contact_words(sb);
 	fabric->extents = (uint32_t *)(base + sb->extents_off);
 	fabric->rates = (struct nupa_rate_entry *)(void *)(base + nupa_rates_off(sb));
 	return 0;

@@ -20,6 +20,8 @@ struct nupa_fabric {
 	struct nupa_route *routes; /* private copy, checked: [src * n_hosts + dst] */
 	struct nupa_host_control *controls;
 	struct nupa_slot *slots;
+	uint32_t *contacts; /* nupa_contact() */
+	uint32_t contact_words;
 	uint32_t *extents;
 	struct nupa_rate_entry *rates;
 	uint8_t *pool;                  /* mapped at first use */

@@ -3,6 +3,7 @@
 #ifndef NUPA_SEGMENT_INTERNAL_H
 #define NUPA_SEGMENT_INTERNAL_H
 
+#include "segment/layout/qpn.h"
 #include "segment/segment.h"
 
 static inline uint64_t nupa_arena_offset(const struct nupa_fabric *fabric, uint32_t slot)

@@ -67,7 +67,7 @@ static void settle_slot(struct nupa_trunk *trunk, const struct nupa_record_slot 
 			sched_yield(); /* a reaper clears its arena */
 			continue;
 		}
-		memset(slot->contact, 0, sizeof(slot->contact));
+		nupa_contacts_clear(trunk->fabric, record->slot);
 		slot->pool_regions = slot->shared_fd = slot->life = slot->life_fd = 0;
 		nupa_store_relaxed(&slot->left_epoch, 0);
 		fill_slot(trunk, slot, record);
@@ -95,7 +95,7 @@ static bool obey_slot(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		nupa_pair_close_out(peer, 0, record->slot);
 		return true;
 	}
-	if (record->state != NUPA_SLOT_LIVE || !record->epoch || record->epoch > 0xffffff ||
+	if (record->state != NUPA_SLOT_LIVE || !record->epoch || record->epoch > NUPA_EPOCH_MAX ||
 	    record->host >= sb->n_hosts || sb->trunk.host_machine[record->host] != peer->machine ||
 	    record->qp_limit > sb->qp_entries)
 		return false;
@@ -124,7 +124,8 @@ static bool obey_qp(struct nupa_trunk *trunk, struct nupa_peer *peer,
 	uint8_t *arena;
 
 	if (!nupa_slot_theirs(trunk, peer, record->slot) ||
-	    (copy.qpn && copy.qpn != (record->slot << NUPA_QP_INDEX_BITS | record->index)))
+	    (copy.qpn &&
+	     copy.qpn != nupa_qpn(&trunk->fabric->geometry, record->slot, record->index)))
 		return false;
 	slot = &trunk->fabric->slots[record->slot];
 	if (NUPA_CLAIM_STATE(nupa_slot_claim(slot)) != NUPA_SLOT_LIVE)
@@ -163,7 +164,7 @@ static bool obey_contact(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		return true;
 	if (record->word & NUPA_CONTACT_CLOSED)
 		nupa_pair_close_in(peer, record->from, record->to);
-	nupa_store_release(&from->contact[record->to], record->word);
+	nupa_store_release(nupa_contact(trunk->fabric, record->from, record->to), record->word);
 	nupa_fetch_add_seq(&to->contact_epoch, 1);
 	nupa_slot_ring(trunk->fabric, to);
 	return true;
@@ -174,7 +175,7 @@ static bool obey_contact(struct nupa_trunk *trunk, struct nupa_peer *peer,
 static bool obey_bound(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		       const struct nupa_record_bound *record)
 {
-	const uint32_t slot = (uint32_t)(record->word >> 24) & 0xff; /* engine/cm/ports.c */
+	const uint32_t slot = NUPA_CM_WORD_SLOT(record->word);
 	struct nupa_cm_bucket *table;
 
 	if (record->host >= trunk->fabric->geometry.n_hosts ||

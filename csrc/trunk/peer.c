@@ -75,7 +75,7 @@ static void forget_contacts(struct nupa_trunk *trunk, uint32_t first, uint32_t e
 {
 	for (uint32_t slot = trunk->first; slot < trunk->end; slot++)
 		for (uint32_t to = first; to < end; to++)
-			nupa_store_release(&trunk->fabric->slots[slot].contact[to], 0);
+			nupa_store_release(nupa_contact(trunk->fabric, slot, to), 0);
 }
 
 static void forget_machine(struct nupa_trunk *trunk, struct nupa_peer *peer)

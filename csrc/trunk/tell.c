@@ -76,7 +76,7 @@ static bool tell_qp(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t s
 static bool tell_contact(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t from,
 			 uint32_t to)
 {
-	const uint32_t word = nupa_load_acquire(&trunk->fabric->slots[from].contact[to]);
+	const uint32_t word = nupa_load_acquire(nupa_contact(trunk->fabric, from, to));
 	struct nupa_record_contact *record;
 
 	if (!word || !trunk->own[from].claim)

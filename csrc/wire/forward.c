@@ -166,14 +166,14 @@ static void send_out(const struct nupa_member *by, const struct nupa_keeper_pack
 /* RAW: a packet socket has it as well. */
 static bool comes_twice(struct nupa_kept *wire, const struct nupa_keeper_packet *packet)
 {
-	uint32_t dqpn;
+	uint32_t dqpn, slot;
 
 	if (!wire->medium->identifies || packet->identified ||
 	    packet->n < NUPA_WIRE_PACKET_MIN_BYTES)
 		return false;
 	dqpn = dqpn_of(packet->bytes);
-	return dqpn >> NUPA_QP_INDEX_BITS == 0 ||
-	       nupa_member_of_slot(wire->keeper, wire, dqpn >> NUPA_QP_INDEX_BITS);
+	slot = nupa_qpn_slot(&wire->keeper->fabric->geometry, dqpn);
+	return slot == 0 || nupa_member_of_slot(wire->keeper, wire, slot);
 }
 
 void nupa_keeper_forward(struct nupa_keeper *keeper, const struct nupa_keeper_packet *packet,
@@ -206,7 +206,8 @@ void nupa_keeper_forward(struct nupa_keeper *keeper, const struct nupa_keeper_pa
 		manage(wire, packet);
 		return;
 	}
-	member = nupa_member_of_slot(keeper, wire, dqpn_of(packet->bytes) >> NUPA_QP_INDEX_BITS);
+	member = nupa_member_of_slot(
+	    keeper, wire, nupa_qpn_slot(&keeper->fabric->geometry, dqpn_of(packet->bytes)));
 	if (!member) {
 		count(&wire->entry->foreign, 1);
 		nupa_keeper_trace_came(wire, packet, false);

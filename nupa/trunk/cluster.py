@@ -21,7 +21,7 @@ MACHINES_MAX = 64
 PORT = 4790
 ENGINES = ("ucx",)
 #: csrc/segment/layout/limits.h; slot 0 is not used.
-SLOTS_MAX = 256
+SLOTS_DEFAULT = 256
 
 
 class Machine(NamedTuple):
@@ -112,7 +112,7 @@ def checked(
             "coherent: a cluster has none of them"
         )
     hosts = tuple(host.name for host in topology.hosts)
-    slots = topology.segment.slots or SLOTS_MAX
+    slots = topology.segment.slots or SLOTS_DEFAULT
     if slots - 1 < len(hosts):
         raise TopologyError(
             f"[segment]: `slots` is {slots}: {len(hosts)} hosts need at least {len(hosts) + 1}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nupa.core.segment import TrunkPart
 from nupa.fabric import Fabric
-from nupa.trunk.cluster import SLOTS_MAX, Cluster, Machine
+from nupa.trunk.cluster import SLOTS_DEFAULT, Cluster, Machine
 
 
 def first_slots(slots: int, machines: int) -> list[int]:
@@ -21,7 +21,7 @@ def first_slots(slots: int, machines: int) -> list[int]:
 def create(cluster: Cluster, machine: Machine, generation: int) -> Fabric:
     """Makes the copy and uses it.  LocalError: it exists; FabricError: no room."""
     topology = cluster.topology
-    slots = topology.segment.slots or SLOTS_MAX
+    slots = topology.segment.slots or SLOTS_DEFAULT
     topology.segment = topology.segment._replace(slots=slots)
     part = TrunkPart(
         generation,

@@ -269,8 +269,9 @@ void nupa_cache_message(struct nupa_watch *watch, const struct nupa_trace_record
 	const struct nupa_superblock *sb = &watch->fabric->geometry;
 	const struct nupa_arena_map map = nupa_arena_map(sb);
 	const struct nupa_trace_message *body = (const void *)(record + 1);
+	const uint32_t n_lines = body->line_shift < 32 ? 1u << body->line_shift : 0;
 	const uint64_t lap = (uint64_t)body->msg.tag - 1;
-	const uint64_t tail = lap * sb->ring_lines + body->line, ahead = body->data.ahead;
+	const uint64_t tail = lap * n_lines + body->line, ahead = body->data.ahead;
 	const uint64_t ring = nupa_arena_offset(watch->fabric, source) + map.rings_off +
 			      (uint64_t)record->peer * map.ring_stride;
 	struct nupa_cache_ring *known;
@@ -279,8 +280,8 @@ void nupa_cache_message(struct nupa_watch *watch, const struct nupa_trace_record
 	/* A receiver's record repeats what was sent before.  Messages between processes of a host
 	 * pass no port.  W1: an impossible place counts as none. */
 	if (!(watch->levels & NUPA_WATCH_CACHE) || record->flags & NUPA_TRACE_BY_RECEIVER ||
-	    from == to || !body->msg.tag || body->line >= sb->ring_lines || ahead > tail ||
-	    ahead >= sb->ring_lines || !record->peer || record->peer >= sb->n_slots)
+	    from == to || !body->msg.tag || n_lines > sb->ring_lines || body->line >= n_lines ||
+	    ahead > tail || !record->peer || record->peer >= sb->n_slots)
 		return;
 	run = nupa_run_add(watch, NUPA_LEVEL_CACHE, NUPA_KIND_CXL_CACHE, transfer,
 			   nupa_flags_of(record));
@@ -308,6 +309,6 @@ void nupa_cache_message(struct nupa_watch *watch, const struct nupa_trace_record
 		run->cache.head = NUPA_HEAD(known->epoch, known->head);
 	}
 	add_part(watch, &run->cache, NUPA_CACHE_MESSAGE,
-		 lap ? NUPA_CACHE_WRITE_AGAIN : NUPA_CACHE_WRITE);
+		 body->is_fresh ? NUPA_CACHE_WRITE : NUPA_CACHE_WRITE_AGAIN);
 	add_part(watch, &run->cache, NUPA_CACHE_MESSAGE, NUPA_CACHE_READ);
 }

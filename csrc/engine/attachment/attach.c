@@ -87,7 +87,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	slot->hazard = 0;
 	slot->n_lanes = 0;
 	memset(slot->lanes, 0, sizeof(slot->lanes));
-	memset(slot->contact, 0, sizeof(slot->contact));
+	nupa_contacts_clear(fabric, engine->slot_index);
 	nupa_attention_begin(slot);
 	slot->probe_addr = (uintptr_t)&engine->probe_value;
 	slot->probe_value = engine->probe_value;
@@ -179,12 +179,20 @@ static void channel_opened(struct nupa_engine *engine, struct nupa_channel *chan
 	nupa_port_watch(engine, channel);
 }
 
+static void channel_grows(struct nupa_engine *engine, const struct nupa_channel *channel,
+			  const struct nupa_msg *line)
+{
+	if (engine->trace & NUPA_TRACE_MOVES)
+		nupa_trace_send(engine, channel, line);
+}
+
 static const struct nupa_engine_ops ops = {
 	.progress = nupa_engine_progress,
 	.drain = nupa_engine_drain,
 	.dispatch = nupa_engine_dispatch,
 	.opened = channel_opened,
 	.fail = nupa_channel_fail,
+	.grows = channel_grows,
 	.net_runs = nupa_net_runs,
 	.wires_flush = nupa_wires_flush,
 	.wires_posted = nupa_wires_posted,
@@ -341,6 +349,7 @@ static struct nupa_engine *engine_new(struct nupa_fabric *fabric, uint32_t host,
 	if (error)
 		return free_failed(engine, error);
 	engine->slot = &fabric->slots[engine->slot_index];
+	engine->qpn_base = nupa_qpn(&fabric->geometry, engine->slot_index, 0);
 	engine->epoch = NUPA_CLAIM_EPOCH(nupa_slot_claim(engine->slot));
 	engine->claim = NUPA_CLAIM(nupa_fabric_owner(fabric), engine->epoch, NUPA_SLOT_LIVE);
 	engine->polls_bell = nupa_fabric_machines(fabric);

@@ -22,7 +22,8 @@ static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *ch
 		return true;
 	return qp->type != IBV_QPT_UD &&
 	       (channel->wired ? qp->dest_host == channel->peer_host
-			       : qp->dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer) &&
+			       : nupa_qpn_slot(&qp->engine->fabric->geometry, qp->dest_qpn) ==
+				     channel->peer) &&
 	       qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR &&
 	       (qp->channel ? qp->channel == channel : !channel->left);
 }

@@ -29,7 +29,8 @@ static void answer_all(struct nupa_engine *engine, uint64_t deadline_ns)
 
 static bool closed_by_peer(const struct nupa_engine *engine, const struct nupa_channel *channel)
 {
-	nupa_channel_fetch_contact(channel, &channel->peer_slot->contact[engine->slot_index]);
+	nupa_channel_fetch_contact(channel,
+				   nupa_contact(engine->fabric, channel->peer, engine->slot_index));
 	return nupa_channel_contact(engine, channel->peer) ==
 		   (engine->epoch | NUPA_CONTACT_CLOSED) &&
 	       nupa_channel_peer_alive(channel);

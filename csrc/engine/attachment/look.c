@@ -35,7 +35,7 @@ static void look_at_slots(struct nupa_engine *engine)
 
 	for (uint32_t peer = 1; peer < fabric->geometry.n_slots; peer++) {
 		const struct nupa_slot *slot = &fabric->slots[peer];
-		const uint32_t *contact = &slot->contact[engine->slot_index];
+		const uint32_t *contact = nupa_contact(fabric, peer, engine->slot_index);
 		uint64_t claim;
 
 		if (!nupa_slot_apart(fabric, peer))

@@ -282,7 +282,7 @@ static bool peer_ended(const struct nupa_engine *engine)
 	const struct nupa_fabric *fabric = engine->fabric;
 
 	for (uint32_t peer = 1; peer < fabric->geometry.n_slots; peer++)
-		if (nupa_load_relaxed(&engine->slot->contact[peer]) &&
+		if (nupa_load_relaxed(nupa_contact(fabric, engine->slot_index, peer)) &&
 		    nupa_life_is_over(&fabric->slots[peer]))
 			return true;
 	return false;

@@ -193,7 +193,7 @@ static void handle_deaths(struct nupa_engine *engine)
 		if (nupa_channel_process_alive(channel))
 			continue;
 		if (channel->rx_open && !channel->wired) /* its earlier messages count */
-			nupa_engine_drain(engine, channel, channel->rx.n_lines);
+			nupa_engine_drain(engine, channel, channel->rx.most_lines);
 		if (!channel->broken)
 			nupa_channel_fail(engine, channel);
 		reap = true;

@@ -59,7 +59,7 @@ static bool is_open(const struct nupa_engine *engine, const struct nupa_channel 
 void nupa_attention_begin(struct nupa_slot *slot)
 {
 	nupa_store_relaxed(&slot->leaves_some, 0);
-	for (uint32_t i = 0; i < NUPA_SLOTS_MAX / 64; i++) {
+	for (uint32_t i = 0; i < NUPA_SLOT_WORDS; i++) {
 		nupa_store_relaxed(&slot->unattended[i], 0);
 		nupa_store_relaxed(&slot->announced[i], 0); /* a previous owner's peers may */
 	}
@@ -105,16 +105,15 @@ void nupa_attention_heat(struct nupa_engine *engine, uint32_t i)
 
 void nupa_attention_hear(struct nupa_engine *engine)
 {
-	for (uint32_t i = 0; i < NUPA_SLOTS_MAX / 64; i++) {
+	for (uint32_t i = 0; i < NUPA_SLOT_WORDS; i++) {
 		uint64_t *word = &engine->slot->announced[i];
 		uint64_t bits = nupa_load_relaxed(word) ? nupa_exchange_seq(word, 0) : 0;
 
 		for (; bits; bits &= bits - 1) {
-			struct nupa_channel *channel =
-			    engine->channels[i * 64 + (uint32_t)__builtin_ctzll(bits)];
+			const uint32_t peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
 
-			if (channel)
-				nupa_attention_give(engine, channel);
+			if (peer < NUPA_SLOTS_MAX && engine->channels[peer])
+				nupa_attention_give(engine, engine->channels[peer]);
 		}
 	}
 }

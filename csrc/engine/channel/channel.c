@@ -32,11 +32,12 @@ uint32_t nupa_channel_slot(const struct nupa_engine *engine, uint32_t host, uint
 	int index;
 
 	if (likely(!engine->has_wires))
-		return qpn >> NUPA_QP_INDEX_BITS;
+		return nupa_qpn_slot(&engine->fabric->geometry, qpn);
 	index = nupa_wire_of_host(engine->fabric, host);
 	if (index >= 0)
 		entry = nupa_wire_at(engine->fabric, (uint32_t)index);
-	return entry ? nupa_load_relaxed(&entry->slot) : qpn >> NUPA_QP_INDEX_BITS;
+	return entry ? nupa_load_relaxed(&entry->slot)
+		     : nupa_qpn_slot(&engine->fabric->geometry, qpn);
 }
 
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host)

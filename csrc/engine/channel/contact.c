@@ -30,10 +30,7 @@ static uint64_t ring_off(struct nupa_engine *engine, uint32_t to)
 
 int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *channel)
 {
-	const struct nupa_superblock *sb = &engine->fabric->geometry;
-	uint64_t offset = ring_off(engine, channel->peer) + sizeof(struct nupa_ring_header) +
-			  (uint64_t)sb->ring_lines * sizeof(struct nupa_msg);
-	int error = nupa_fabric_back(engine->fabric, offset, sb->dma_bytes);
+	int error = nupa_tx_back_dma(&channel->tx);
 
 	if (error) {
 		nupa_hint("no memory for the channel to slot %u (%s): free some of %s",
@@ -47,7 +44,7 @@ int nupa_channel_back_dma(struct nupa_engine *engine, struct nupa_channel *chann
 
 uint32_t nupa_channel_contact(const struct nupa_engine *engine, uint32_t peer)
 {
-	return nupa_load_acquire(&engine->fabric->slots[peer].contact[engine->slot_index]);
+	return nupa_load_acquire(nupa_contact(engine->fabric, peer, engine->slot_index));
 }
 
 /* Our receiving direction is the peer's ring, if it has opened it to us. */
@@ -65,32 +62,70 @@ static void open_rx(struct nupa_engine *engine, struct nupa_channel *channel)
 	    ((uint64_t)channel->peer_epoch << 32 | engine->epoch))
 		return;
 	nupa_rx_init(&channel->rx, header, sb->ring_lines, sb->dma_bytes, channel->peer_epoch);
+	if (nupa_load_relaxed(&header->lines))
+		nupa_rx_begin_small(&channel->rx);
 	channel->rx_header = header;
 	channel->rx_open = true;
 	if (!engine->net || !engine->ops->net_runs(engine, channel))
 		nupa_attention_add(engine, channel);
 }
 
-static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
+/* Where all memory is there from the start nothing is won.  A port's frames, and packets that are
+ * injected, may take a quarter of all DMA bytes at once. */
+static bool begins_small(const struct nupa_engine *engine, const struct nupa_channel *channel)
+{
+	return !engine->fabric->whole && !channel->wired && !channel->trunked && !engine->net &&
+	       !engine->injector;
+}
+
+static void tell_growth(struct nupa_tx *tx, const struct nupa_msg *line)
+{
+	const struct nupa_channel *channel = container_of(tx, struct nupa_channel, tx);
+
+	channel->engine->ops->grows(channel->engine, channel, line);
+}
+
+/* Makes the ring to the channel's peer, empty and closed. */
+static int make_ring(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	const struct nupa_superblock *sb = &engine->fabric->geometry;
-	uint64_t lines_bytes = (uint64_t)sb->ring_lines * sizeof(struct nupa_msg);
-	struct nupa_ring_header *header;
-	int error = nupa_fabric_back(engine->fabric, ring_off(engine, channel->peer),
-				     sizeof(*header) + lines_bytes);
+	const bool small = begins_small(engine, channel);
+	struct nupa_ring_header *header = ring_of(engine, engine->arena, channel->peer);
+	struct nupa_tx *tx = &channel->tx;
+	uint64_t lines_bytes;
+	int error;
 
+	nupa_tx_init(tx, header, sb->ring_lines, sb->dma_bytes, engine->epoch);
+	tx->apart = channel->apart;
+	tx->fabric = engine->fabric;
+	tx->offset = ring_off(engine, channel->peer);
+	tx->grows = tell_growth;
+	if (small)
+		nupa_tx_begin_small(tx);
+	lines_bytes = tx->n_lines * sizeof(struct nupa_msg);
+	error = nupa_fabric_back(engine->fabric, tx->offset, sizeof(*header) + lines_bytes);
 	if (error)
 		return error;
-	header = ring_of(engine, engine->arena, channel->peer);
 	nupa_store_release(&header->pair, 0);
 	(void)nupa_lines_add_ring(engine->fabric, engine->slot_index, channel->peer, engine->flows);
 	nupa_store_relaxed(&header->consumer, channel->peer_host + 1);
+	nupa_store_relaxed(&header->lines, small ? tx->n_lines : 0);
+	nupa_store_relaxed(&header->grown_lap, 0);
+	nupa_store_relaxed(&header->grown_after, 0);
 	memset(header + 1, 0, lines_bytes); /* ring.h I2: this ring may have had another consumer */
 	nupa_store_relaxed(&header->head, NUPA_HEAD(engine->epoch, 0));
 	nupa_store_relaxed(&header->dma_head, NUPA_HEAD(engine->epoch, 0));
 	nupa_channel_flush_empty(channel, header, lines_bytes);
-	nupa_tx_init(&channel->tx, header, sb->ring_lines, sb->dma_bytes, engine->epoch);
-	channel->tx.apart = channel->apart;
+	return 0;
+}
+
+static int open_tx(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	struct nupa_ring_header *header = ring_of(engine, engine->arena, channel->peer);
+	int error = make_ring(engine, channel);
+
+	if (error)
+		return error;
 	error = channel->wired ? 0 : nupa_mover_probe(engine, channel);
 	nupa_store_relaxed(&header->mover, !channel->wired && nupa_window_may_share(engine, channel)
 					       ? NUPA_MOVER_SHARED
@@ -160,7 +195,7 @@ void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel
 
 void nupa_channel_say(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t closed)
 {
-	uint32_t *contact = &engine->slot->contact[channel->peer];
+	uint32_t *contact = nupa_contact(engine->fabric, engine->slot_index, channel->peer);
 
 	nupa_store_release(contact, channel->peer_epoch | closed);
 	if (channel->apart) { /* it looks by itself */

@@ -274,7 +274,7 @@ static bool pkeys_match(const struct nupa_engine *engine, const struct nupa_qp *
 static bool meet_peer_qp(const struct nupa_engine *engine, struct nupa_qp *qp)
 {
 	const struct nupa_channel *channel = qp->channel;
-	uint32_t index = qp->dest_qpn & (NUPA_QP_MAX - 1);
+	uint32_t index = nupa_qpn_index(&qp->engine->fabric->geometry, qp->dest_qpn);
 	const struct nupa_qp_entry *peer;
 	uint64_t identity, rights;
 	uint8_t state;

@@ -235,7 +235,8 @@ struct nupa_cm {
 	struct nupa_list remotes[CM_REMOTES]; /* passive ids by peer and its number */
 	struct nupa_list numbers[CM_REMOTES]; /* ids by their numbers in datagrams */
 	struct nupa_list owed;                /* struct cm_owed */
-	uint64_t owing[NUPA_SLOTS_MAX / 64];  /* a bit for each slot to which a message is owed */
+	uint64_t
+	    owing[(NUPA_SLOTS_MAX + 63) / 64]; /* a bit for each slot to which a message is owed */
 };
 
 /* table.c */

@@ -16,18 +16,17 @@
 #define EPHEMERAL_PORTS 28232u
 #define SPARE_WORDS 2u /* of a bucket, left by ephemeral ports for explicit ones */
 
-/* port 16 | space 2 | kind 4 | flags 4 | 0 | slot 8 | epoch 24 */
+/* port 16 | space 2 | kind 4 | flags 4 | 0 | slot 10 | epoch 24 */
 #define WORD_PORT(w) ((uint16_t)((w) >> 48))
 #define WORD_SPACE(w) ((uint32_t)((w) >> 46) & 3)
 #define WORD_KIND(w) ((enum cm_addr_kind)((w) >> 42 & 15))
-#define WORD_SLOT(w) ((uint32_t)((w) >> 24) & 0xff)
+#define WORD_SLOT(w) NUPA_CM_WORD_SLOT(w)
 #define WORD_EPOCH(w) ((uint32_t)(w)&0xffffff)
 #define WORD_LISTENS (UINT64_C(1) << 41)
 #define WORD_REUSE (UINT64_C(1) << 40)
 #define WORD_AFONLY (UINT64_C(1) << 39)
 #define WORD_TENTATIVE (UINT64_C(1) << 38)
 _Static_assert(CM_ADDR_KINDS <= 16, "four bits");
-_Static_assert(NUPA_SLOTS_MAX == 256, "eight bits");
 
 static uint32_t space_of(enum rdma_port_space ps)
 {

@@ -104,7 +104,7 @@ static bool hears(const struct nupa_cm_id *id)
 
 	return channel && !channel->broken && channel->rx_open && !channel->wired &&
 	       nupa_channel_ready(channel) &&
-	       (id->engine->ops->drain(id->engine, channel, channel->rx.n_lines) > 0 ||
+	       (id->engine->ops->drain(id->engine, channel, channel->rx.most_lines) > 0 ||
 		channel->broken);
 }
 

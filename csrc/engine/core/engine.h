@@ -51,6 +51,9 @@ struct nupa_engine_ops {
 	 * cannot leave is lost. */
 	void (*send_mad)(struct nupa_engine *engine, uint32_t wire, uint16_t pkey,
 			 const uint8_t *mad);
+	/* A line tells the peer that the ring to it grows. */
+	void (*grows)(struct nupa_engine *engine, const struct nupa_channel *channel,
+		      const struct nupa_msg *line);
 	/* Whether the producer's thread itself takes from this channel (nupa_net_runs). */
 	bool (*net_runs)(const struct nupa_engine *engine, const struct nupa_channel *channel);
 };
@@ -110,6 +113,7 @@ struct nupa_engine {
 	bool port_shares;                        /* the port thread has a place among them */
 
 	struct nupa_fabric *fabric;
+	uint32_t qpn_base; /* qpn.h: of our QPs */
 	struct nupa_slot *slot;
 	uint32_t *bell; /* the port thread waits here: slot->sleeping, or own_bell */
 	uint32_t own_bell;

@@ -7,10 +7,9 @@
 
 static inline struct nupa_qp *nupa_qp_find(const struct nupa_engine *engine, uint32_t qpn)
 {
-	uint32_t index = qpn & (NUPA_QP_MAX - 1);
+	uint32_t index = qpn ^ engine->qpn_base;
 
-	if (unlikely(qpn >> NUPA_QP_INDEX_BITS != engine->slot_index ||
-		     index >= engine->fabric->geometry.qp_entries))
+	if (unlikely(index >= engine->fabric->geometry.qp_entries))
 		return NULL;
 	return engine->qps[index];
 }

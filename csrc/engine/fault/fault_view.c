@@ -192,7 +192,7 @@ static uint64_t run_channel(struct nupa_engine *engine, struct nupa_channel *cha
 
 	/* The pump empties its ring after it has sent something, and may have no more. */
 	if (channel->gated && nupa_net_runs(engine, channel))
-		engine->ops->drain(engine, channel, channel->rx.n_lines);
+		engine->ops->drain(engine, channel, channel->rx.most_lines);
 	if (channel->broken)
 		return UINT64_MAX;
 	if (channel->gated && now_ns < channel->gated_until_ns)

@@ -74,7 +74,8 @@ static int send_packet(struct nupa_injector *injector, uint32_t qpn,
 		       const struct nupa_roce_packet *packet, const void *payload)
 {
 	struct nupa_engine *engine = injector->engine;
-	struct nupa_channel *channel = nupa_channel_meet(engine, qpn >> NUPA_QP_INDEX_BITS);
+	struct nupa_channel *channel =
+	    nupa_channel_meet(engine, nupa_qpn_slot(&engine->fabric->geometry, qpn));
 	uint32_t bytes = packet ? (uint32_t)sizeof(*packet) + packet->payload_bytes : 0;
 	struct nupa_msg *msg;
 	uint8_t *room = NULL;
@@ -134,7 +135,7 @@ static int await(struct nupa_injector *injector, uint64_t timeout_ns,
 /* Whether the process that owns the QP's number lives, on *host* (-1: on any). */
 static bool owner_lives(const struct nupa_fabric *fabric, uint32_t qpn, int host)
 {
-	uint32_t slot = qpn >> NUPA_QP_INDEX_BITS;
+	uint32_t slot = nupa_qpn_slot(&fabric->geometry, qpn);
 
 	if (slot == 0 || slot >= fabric->geometry.n_slots ||
 	    NUPA_CLAIM_STATE(nupa_slot_claim(&fabric->slots[slot])) != NUPA_SLOT_LIVE)

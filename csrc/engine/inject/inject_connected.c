@@ -263,7 +263,7 @@ void nupa_judge_connected(struct nupa_judged *j)
 	struct nupa_msg msg = message_of(j, shape);
 
 	if (qp->xrc && shape->op &&
-	    j->packet->srqn >> NUPA_QP_INDEX_BITS != j->engine->slot_index) {
+	    nupa_qpn_slot(&j->engine->fabric->geometry, j->packet->srqn) != j->engine->slot_index) {
 		nupa_judged_drop(j, NUPA_INJECT_UNSUPPORTED);
 		return;
 	}

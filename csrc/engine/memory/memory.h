@@ -9,7 +9,7 @@
 
 struct nupa_pd {
 	struct ibv_pd
-	    ibv; /* handle: slot << 24 | a number of its own, so no two processes share it */
+	    ibv; /* handle: slot << 22 | a number of its own, so no two processes share it */
 	struct nupa_list link; /* engine->pds */
 	uint32_t users;
 	uint32_t resource;          /* its row; 0: none, as of those imported */

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PD_NUMBER_BITS 24u
+#define PD_NUMBER_BITS (32 - NUPA_SLOT_BITS)
 #define PD_NUMBERS ((1u << PD_NUMBER_BITS) - 1)
 
 static struct nupa_pd *pd_of(struct ibv_pd *ibv)

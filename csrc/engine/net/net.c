@@ -230,7 +230,7 @@ static void run_sibling(const struct nupa_net *net, struct nupa_net *sibling)
 		channel = engine->channels[net->engine->slot_index];
 	}
 	if (likely(channel && channel->rx_open && !channel->broken))
-		engine->ops->drain(engine, channel, channel->rx.n_lines);
+		engine->ops->drain(engine, channel, channel->rx.most_lines);
 	nupa_engine_unlock(engine);
 }
 

@@ -23,8 +23,7 @@ static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
 	uint32_t max = engine->fabric->geometry.qp_entries;
 	uint32_t next;
 
-	/* QPN 0xffffff stands for multicast groups, so no QP has it. */
-	if (engine->slot_index == NUPA_SLOTS_MAX - 1 && max == NUPA_QP_MAX)
+	if ((engine->qpn_base | (max - 1)) == NUPA_QPN_MULTICAST)
 		max--;
 	if (limit < max &&
 	    (engine->qps_used * 2 >= limit || (unlikely(engine->has_wires) && limit < WIRED_QPS))) {
@@ -232,7 +231,7 @@ static struct nupa_qp *qp_make(struct ibv_context *context, struct ibv_pd *pd,
 	nupa_engine_lock(engine);
 	error = index_take(engine, qp);
 	if (!error) {
-		qp->ibv.qp_num = engine->slot_index << NUPA_QP_INDEX_BITS | qp->index;
+		qp->ibv.qp_num = engine->qpn_base | qp->index;
 		qp->ibv.handle = qp->ibv.qp_num;
 		qp->incarnation = (qp->entry->incarnation + 1) & 0xff;
 		count_users(qp, 1);

@@ -31,7 +31,8 @@ static const struct nupa_qp_entry *find_other(struct nupa_engine *engine,
 {
 	const struct nupa_qp_entry *entry = nupa_xrc_target(engine, qpn, &xrcd->id);
 
-	return entry && qpn >> NUPA_QP_INDEX_BITS != engine->slot_index ? entry : NULL;
+	return entry && nupa_qpn_slot(&engine->fabric->geometry, qpn) != engine->slot_index ? entry
+											    : NULL;
 }
 
 struct ibv_qp *nupa_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)

@@ -122,7 +122,7 @@ static int open_in_engine(struct nupa_engine *engine, struct nupa_xrcd *xrcd, in
 		return ENOMEM;
 	entry = &table_of(engine, engine->arena)[xrcd->index];
 	if (xrcd->id.dev == UINT64_MAX)
-		xrcd->id.ino = (uint64_t)engine->slot_index << 56 | (uint64_t)engine->epoch << 32 |
+		xrcd->id.ino = (uint64_t)engine->slot_index << 54 | (uint64_t)engine->epoch << 32 |
 			       ++xrc->anonymous;
 	entry->dev = xrcd->id.dev;
 	entry->ino = xrcd->id.ino;
@@ -195,13 +195,14 @@ int nupa_close_xrcd(struct ibv_xrcd *ibv)
 int nupa_xrc_srq_add(struct nupa_srq *srq, struct ibv_xrcd *xrcd, struct ibv_cq *cq)
 {
 	struct nupa_engine *engine = nupa_engine_of(srq->ibv.context);
+	const uint32_t most = nupa_qp_most(&engine->fabric->geometry);
 	struct nupa_xrc *xrc = xrc_of(engine);
 
-	if (!xrc || xrc->n_srqs == NUPA_SRQ_MAX)
+	if (!xrc || xrc->n_srqs == most)
 		return ENOMEM;
-	while (xrc->srqs[xrc->next_srq % NUPA_SRQ_MAX])
-		xrc->next_srq++;
-	srq->srq_num = engine->slot_index << NUPA_QP_INDEX_BITS | xrc->next_srq++ % NUPA_SRQ_MAX;
+	do
+		srq->srq_num = engine->qpn_base | xrc->next_srq++ % most;
+	while (xrc->srqs[srq->srq_num % NUPA_SRQ_MAX]);
 	xrc->srqs[srq->srq_num % NUPA_SRQ_MAX] = srq;
 	xrc->n_srqs++;
 	srq->xrcd = xrcd_of(xrcd);

@@ -234,6 +234,7 @@ struct nupa_trace_record *nupa_trace_put_message(struct nupa_engine *engine,
 	body->qp_type = qp ? qp->type : 0;
 	body->is_xrc = qp && qp->xrc;
 	body->line = 0;
+	body->line_shift = body->is_fresh = 0;
 	body->dest_host = dest_host;
 	body->pkey = pkey_of(msg, qp);
 	memset(body->pad, 0, sizeof(body->pad));
@@ -249,6 +250,8 @@ void nupa_trace_put_place(struct nupa_trace_record *record, const struct nupa_tx
 
 	body->msg.tag = (uint32_t)(tx->tail >> tx->lap_shift) + 1;
 	body->line = (uint16_t)(tx->tail & (tx->n_lines - 1));
+	body->line_shift = (uint8_t)tx->lap_shift;
+	body->is_fresh = nupa_tx_is_fresh(tx);
 	body->data.ahead = (uint32_t)(tx->tail - tx->head_seen);
 }
 

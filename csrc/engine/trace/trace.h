@@ -88,8 +88,10 @@ struct nupa_trace_message {
 	uint8_t is_xrc;
 	uint16_t line; /* its place in the ring */
 	uint32_t dest_host;
-	uint16_t pkey; /* of the sender's QP; 0: not known */
-	uint16_t pad[3];
+	uint16_t pkey;      /* of the sender's QP; 0: not known */
+	uint8_t line_shift; /* log2 of the lines that the ring has there */
+	uint8_t is_fresh;   /* nothing was written to the line before */
+	uint16_t pad[2];
 };
 NUPA_ASSERT_SIZE(struct nupa_trace_message, 64 + 16 + 16);
 

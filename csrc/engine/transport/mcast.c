@@ -241,7 +241,8 @@ static bool read_table(struct nupa_engine *engine, uint32_t slot)
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (nupa_load_relaxed(&table[i].qpn) != member.qpn)
 			continue;
-		if (member.qpn >> NUPA_QP_INDEX_BITS == slot && !add(engine->mcast, &member))
+		if (nupa_qpn_slot(&engine->fabric->geometry, member.qpn) == slot &&
+		    !add(engine->mcast, &member))
 			return false;
 	}
 	return true;
@@ -298,7 +299,8 @@ enum copied {
 static enum copied send_copy(struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t qpn,
 			     const struct nupa_span *spans, uint32_t n_spans)
 {
-	struct nupa_channel *channel = nupa_channel_get(qp->engine, qpn >> NUPA_QP_INDEX_BITS);
+	struct nupa_channel *channel =
+	    nupa_channel_get(qp->engine, nupa_qpn_slot(&qp->engine->fabric->geometry, qpn));
 	uint32_t bytes = wqe->length_bytes;
 	uint8_t *payload = NULL;
 	struct nupa_msg *msg;

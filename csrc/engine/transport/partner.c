@@ -54,7 +54,7 @@ void nupa_partner_gone(struct nupa_engine *engine, struct nupa_channel *channel,
 static const struct nupa_qp_entry *partner_of(const struct nupa_qp *qp,
 					      const struct nupa_channel *channel)
 {
-	uint32_t index = qp->dest_qpn & (NUPA_QP_MAX - 1);
+	uint32_t index = nupa_qpn_index(&qp->engine->fabric->geometry, qp->dest_qpn);
 
 	nupa_channel_fetch_slot(channel);
 	/* I5: an index from outside. */

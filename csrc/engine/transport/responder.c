@@ -341,7 +341,7 @@ void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *cha
 	/* Only the QP that ours is connected to, and that from its own process (I5). */
 	if (unlikely(!qp || qp->state < IBV_QPS_RTR || qp->state > IBV_QPS_SQE ||
 		     qp->dest_qpn != msg->src_qpn ||
-		     msg->src_qpn >> NUPA_QP_INDEX_BITS != channel->peer)) {
+		     nupa_qpn_slot(&engine->fabric->geometry, msg->src_qpn) != channel->peer)) {
 		nupa_count(&engine->hw->rx_invalid, 1);
 		nupa_responder_refuse(engine, channel, msg, incarnation);
 		return;

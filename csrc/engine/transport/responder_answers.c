@@ -141,7 +141,7 @@ void nupa_responder_refuse(struct nupa_engine *engine, struct nupa_channel *chan
 {
 	struct nupa_refusal *refusal;
 
-	if (msg->src_qpn >> NUPA_QP_INDEX_BITS != channel->peer)
+	if (nupa_qpn_slot(&channel->engine->fabric->geometry, msg->src_qpn) != channel->peer)
 		return; /* I5: it awaits no answer */
 	refusal = refusal_of(engine, channel, msg->src_qpn);
 	/* New, or the requester has gone elsewhere? */

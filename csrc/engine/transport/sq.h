@@ -111,7 +111,7 @@ enum nupa_direct nupa_pace_direct(struct nupa_qp *qp, struct nupa_wqe *wqe,
 /* UC, UD: what is sent to this QP now would find it without a receive (backlog.c). */
 static inline bool nupa_stall_backlogged(const struct nupa_channel *channel, uint32_t qpn)
 {
-	uint32_t index = qpn & (NUPA_QP_MAX - 1);
+	uint32_t index = nupa_qpn_index(&channel->engine->fabric->geometry, qpn);
 
 	if (likely(!nupa_load_relaxed(&channel->peer_slot->backlogs)))
 		return false;

@@ -18,8 +18,9 @@
  */
 static uint32_t slot_for(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 {
-	uint32_t home = qp->dest_qpn >> NUPA_QP_INDEX_BITS;
-	uint32_t slot = wqe->dest_qpn >> NUPA_QP_INDEX_BITS;
+	const struct nupa_superblock *sb = &qp->engine->fabric->geometry;
+	uint32_t home = nupa_qpn_slot(sb, qp->dest_qpn);
+	uint32_t slot = nupa_qpn_slot(sb, wqe->dest_qpn);
 	const struct nupa_channel *channel;
 
 	if (slot == home)
@@ -42,7 +43,7 @@ bool nupa_xrc_route(struct nupa_qp *qp, const struct nupa_wqe *wqe)
 		return true;
 	if (qp->sq.acked != qp->sq.issued)
 		return false; /* the answers come on the other channel */
-	if (slot != qp->dest_qpn >> NUPA_QP_INDEX_BITS) {
+	if (slot != nupa_qpn_slot(&qp->engine->fabric->geometry, qp->dest_qpn)) {
 		qp->channel = nupa_channel_get(qp->engine, slot);
 		qp->xrc_part->away = true;
 	} else {
@@ -63,7 +64,7 @@ void nupa_xrc_mark(struct nupa_qp *qp, struct nupa_msg *msg)
 
 static struct nupa_srq *find_srq(const struct nupa_engine *engine, uint32_t srqn)
 {
-	if (!engine->xrc || srqn >> NUPA_QP_INDEX_BITS != engine->slot_index)
+	if (!engine->xrc || nupa_qpn_slot(&engine->fabric->geometry, srqn) != engine->slot_index)
 		return NULL;
 	return engine->xrc->srqs[srqn % NUPA_SRQ_MAX];
 }
@@ -144,7 +145,7 @@ const struct nupa_qp_entry *nupa_xrc_target(struct nupa_engine *engine, uint32_t
 					    const struct nupa_xrcd_id *id)
 {
 	const struct nupa_superblock *sb = &engine->fabric->geometry;
-	uint32_t peer = qpn >> NUPA_QP_INDEX_BITS, index = qpn & (NUPA_QP_MAX - 1);
+	uint32_t peer = nupa_qpn_slot(sb, qpn), index = nupa_qpn_index(sb, qpn);
 	const struct nupa_qp_entry *entry;
 	const struct nupa_slot *slot;
 	uint8_t *arena;
@@ -207,6 +208,8 @@ void nupa_xrc_free_shadows(struct nupa_xrc *xrc)
 /* Those of a process that is gone. */
 void nupa_xrc_channel_failed(struct nupa_engine *engine, const struct nupa_channel *channel)
 {
+	const struct nupa_superblock *sb = &engine->fabric->geometry;
+
 	for (uint32_t i = 0; i < NUPA_XRC_SHADOW_LISTS; i++) {
 		struct nupa_list *list = &engine->xrc->shadows[i], *next;
 
@@ -215,8 +218,8 @@ void nupa_xrc_channel_failed(struct nupa_engine *engine, const struct nupa_chann
 			    container_of(at, struct nupa_xrc_shadow, link);
 
 			next = at->next;
-			if (shadow->qp.dest_qpn >> NUPA_QP_INDEX_BITS == channel->peer ||
-			    shadow->qp.ibv.qp_num >> NUPA_QP_INDEX_BITS == channel->peer)
+			if (nupa_qpn_slot(sb, shadow->qp.dest_qpn) == channel->peer ||
+			    nupa_qpn_slot(sb, shadow->qp.ibv.qp_num) == channel->peer)
 				shadow_free(engine->xrc, shadow);
 		}
 	}
@@ -305,11 +308,12 @@ struct nupa_qp *nupa_xrc_shadow(struct nupa_engine *engine, const struct nupa_ch
 				const struct nupa_msg *msg)
 {
 	bool resync = msg->syndrome == NUPA_XRC_RESYNC && msg->flags & NUPA_F_FIRST;
+	const struct nupa_superblock *sb = &engine->fabric->geometry;
 	const struct nupa_qp_entry *entry;
 	struct nupa_xrc_shadow *shadow;
 
-	if (!engine->xrc || msg->dest_qpn >> NUPA_QP_INDEX_BITS == engine->slot_index ||
-	    msg->src_qpn >> NUPA_QP_INDEX_BITS != channel->peer)
+	if (!engine->xrc || nupa_qpn_slot(sb, msg->dest_qpn) == engine->slot_index ||
+	    nupa_qpn_slot(sb, msg->src_qpn) != channel->peer)
 		return NULL;
 	entry = connected_target(engine, msg->dest_qpn, msg->src_qpn);
 	if (!entry)

@@ -23,7 +23,8 @@ static bool is_from_there(const struct nupa_wire *wire, const struct nupa_wire_i
 /* A packet of another process that came by our socket, as the kernel knew no better. */
 static bool is_ours(const struct nupa_wire *wire, const struct nupa_roce_packet *packet)
 {
-	return packet->dqpn >> NUPA_QP_INDEX_BITS == wire->engine->slot_index;
+	return nupa_qpn_slot(&wire->engine->fabric->geometry, packet->dqpn) ==
+	       wire->engine->slot_index;
 }
 
 /* As the sender of a fabric counts: all but acknowledgements. */

@@ -70,13 +70,13 @@ static uint64_t region_extents(struct nupa_fabric *fabric, uint32_t tenant)
 static uint64_t pool_bytes_of(struct nupa_fabric *fabric, uint32_t tenant)
 {
 	uint64_t n = region_extents(fabric, tenant);
-	bool is_its[NUPA_SLOTS_MAX] = { false };
+	bool is_its[1u << NUPA_SLOT_BITS] = { false };
 
 	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
 		is_its[slot] = nupa_host_tenant(
 				   fabric, nupa_load_relaxed(&fabric->slots[slot].host)) == tenant;
 	for (uint32_t i = 0; i < fabric->geometry.n_extents; i++)
-		n += is_its[nupa_load_seq(&fabric->extents[i]) >> 24];
+		n += is_its[NUPA_EXTENT_SLOT(nupa_load_seq(&fabric->extents[i]))];
 	return n * fabric->geometry.extent_bytes;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/explain.h"
 #include "segment/layout/control_layout.h"
+#include "segment/layout/qpn.h"
 #include "segment/layout/rate_layout.h"
 #include "segment/layout/region_layout.h"
 #include "segment/layout/resource_layout.h"
@@ -17,7 +18,6 @@
 #define SLOTS_DEFAULT 256u
 #define RING_LINES_DEFAULT 1024u
 #define DMA_BYTES_DEFAULT (1u << 20)
-#define QP_ENTRIES_DEFAULT NUPA_QP_MAX
 #define MR_ENTRIES_DEFAULT NUPA_MR_MAX
 #define EXTENT_BYTES_DEFAULT (64u << 10)
 /* 1 GiB beside the CXL devices that a fabric has by default: 512 MiB for each host and 512 MiB of
@@ -93,6 +93,17 @@ static int check_limits(const struct limit *limits, size_t n, char *why, size_t 
 					    l->value);
 	}
 	return 0;
+}
+
+uint64_t nupa_contacts_off(const struct nupa_superblock *sb)
+{
+	return sb->slots_off + sb->n_slots * sizeof(struct nupa_slot);
+}
+
+uint32_t nupa_contact_words(const struct nupa_superblock *sb)
+{
+	return (uint32_t)(round_up(sb->n_slots * sizeof(uint32_t), NUPA_CACHE_LINE_BYTES) /
+			  sizeof(uint32_t));
 }
 
 uint64_t nupa_past_flows_off(const struct nupa_superblock *sb)
@@ -188,7 +199,8 @@ static void lay_out(struct nupa_superblock *sb)
 	    round_up(sb->routes_off + n_routes * sizeof(struct nupa_route), NUPA_CACHE_LINE_BYTES);
 	sb->slots_off = round_up(sb->controls_off + sb->n_hosts * sizeof(struct nupa_host_control),
 				 NUPA_PAGE_BYTES);
-	sb->extents_off = sb->slots_off + sb->n_slots * sizeof(struct nupa_slot);
+	sb->extents_off = nupa_contacts_off(sb) +
+			  (uint64_t)sb->n_slots * nupa_contact_words(sb) * sizeof(uint32_t);
 	sb->arenas_off = round_up(
 	    nupa_rates_off(sb) + NUPA_RATES_MAX * sizeof(struct nupa_rate_entry), NUPA_PAGE_BYTES);
 	sb->arena_bytes = arena.rings_off + sb->n_slots * arena.ring_stride;
@@ -218,7 +230,7 @@ static void take_defaults(struct nupa_superblock *sb, const struct nupa_config *
 				     : DMA_BYTES_DEFAULT;
 	sb->qp_entries = c->qp_entries ? c->qp_entries
 			 : machines    ? MACHINES_QP_ENTRIES_DEFAULT
-				       : QP_ENTRIES_DEFAULT;
+				       : nupa_qp_most(sb);
 	sb->mr_entries = c->mr_entries ? c->mr_entries
 			 : machines    ? MACHINES_MR_ENTRIES_DEFAULT
 				       : MR_ENTRIES_DEFAULT;
@@ -361,7 +373,7 @@ int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint3
 		{ "slots", sb->n_slots, NUPA_SLOTS_MIN, NUPA_SLOTS_MAX, false },
 		{ "ring_lines", sb->ring_lines, NUPA_RING_LINES_MIN, NUPA_RING_LINES_MAX, true },
 		{ "dma_bytes", sb->dma_bytes, NUPA_DMA_BYTES_MIN, NUPA_DMA_BYTES_MAX, true },
-		{ "qp_entries", sb->qp_entries, 1, NUPA_QP_MAX, false },
+		{ "qp_entries", sb->qp_entries, 1, nupa_qp_most(sb), false },
 		{ "mr_entries", sb->mr_entries, 1, NUPA_MR_MAX, false },
 		{ "extent_bytes", sb->extent_bytes, NUPA_EXTENT_BYTES_MIN, NUPA_EXTENT_BYTES_MAX,
 		  true },

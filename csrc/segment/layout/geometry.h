@@ -24,6 +24,9 @@ struct nupa_arena_map {
 	uint64_t resources_off, trace_off, rings_off, ring_stride;
 };
 struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb);
+/* The contacts, behind the slots, and how many words a row of them has. */
+uint64_t nupa_contacts_off(const struct nupa_superblock *sb);
+uint32_t nupa_contact_words(const struct nupa_superblock *sb);
 /* Flows of former attachments, [from * n_hosts + to]: between the extents and the arenas. */
 uint64_t nupa_past_flows_off(const struct nupa_superblock *sb);
 /* Errors and faults of former attachments, of each host: behind those. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The shared segment: what every process of a fabric sees.
  *
- *   superblock, watchers, faults, wires | hosts | ports | routes | controls | slots | pool extents
- * | past flows | past hw counters | group flows | rates | arena 1..n | pool | bound ports | regions
- * | control
+ *   superblock, watchers, faults, wires | hosts | ports | routes | controls | slots | contacts
+ * | pool extents | past flows | past hw counters | group flows | rates | arena 1..n | pool
+ * | bound ports | regions | control
  *
  * A *slot* is one attachment of a process to a host.  Its *arena* holds everything that attachment
  * publishes: QP and MR tables, flow counters, what only lookers-on read (resource_layout.h), and a
@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 #define NUPA_MAGIC UINT64_C(0x4241464150554e01) /* "\1NUPAFAB" */
-#define NUPA_LAYOUT_VERSION 15u
+#define NUPA_LAYOUT_VERSION 16u
 
 #define NUPA_LINE_ALIGNED _Alignas(NUPA_CACHE_LINE_BYTES)
 #define NUPA_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
@@ -62,7 +62,7 @@ enum nupa_slot_state {
 
 /* The creator's choices; zero means the default. */
 struct nupa_config {
-	uint32_t slots;        /* attachments, 2..256 (slot 0 is not used) */
+	uint32_t slots;        /* attachments, 2..1023 (slot 0 is not used) */
 	uint32_t ring_lines;   /* fast channel: 64 B lines, a power of two */
 	uint32_t dma_bytes;    /* DMA channel: staging bytes, a power of two */
 	uint32_t qp_entries;   /* QPs of one attachment */
@@ -258,8 +258,8 @@ NUPA_ASSERT_SIZE(struct nupa_superblock,
 NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
 
 /* claim word (CAS): kernel << 54 | pid << 32 | epoch << 8 | state.  The epoch grows with every
- * owner of the slot; words with an old epoch are ignored.  A pid has 22 bits at most (PID_MAX_LIMIT
- * in proc(5)); kernel << 22 | pid is called the owner. */
+ * owner of the slot, to NUPA_EPOCH_MAX; words with an old epoch are ignored.  A pid has 22 bits at
+ * most (PID_MAX_LIMIT in proc(5)); kernel << 22 | pid is called the owner. */
 #define NUPA_CLAIM(owner, epoch, state)                                                            \
 	((uint64_t)(uint32_t)(owner) << 32 | ((uint64_t)(epoch)&0xffffff) << 8 | (uint64_t)(state))
 #define NUPA_OWNER(kernel, pid) ((uint32_t)(kernel) << 22 | ((uint32_t)(pid)&0x3fffff))
@@ -269,7 +269,10 @@ NUPA_ASSERT_AT(struct nupa_superblock, port_epoch, 256);
 #define NUPA_CLAIM_EPOCH(c) ((uint32_t)((c) >> 8) & 0xffffff)
 #define NUPA_CLAIM_STATE(c) ((uint32_t)(c)&0xff)
 
+#define NUPA_EPOCH_MAX 0x3fffffu /* then 1: 0 says that the slot never had an owner */
+
 #define NUPA_LANES_MAX 9u
+#define NUPA_SLOT_WORDS ((NUPA_SLOTS_MAX + 63) / 64) /* with a bit for each slot */
 
 struct nupa_slot {
 	/* Line 0, the owner's identity. */
@@ -310,9 +313,9 @@ struct nupa_slot {
 	NUPA_LINE_ALIGNED uint64_t hazard;
 	uint32_t n_lanes; /* owner; grows only */
 
-	/* Line 3: incremented (fetch_add) by each process that wrote a word of `contact` for this
-	 * slot; not by other kernels where memory is not coherent.  The owner reads it together
-	 * with the next, which each process increments that set its bit of `announced`. */
+	/* Line 3: incremented (fetch_add) by each process that wrote a contact for this slot;
+	 * not by other kernels where memory is not coherent.  The owner reads it together with the
+	 * next, which each process increments that set its bit of `announced`. */
 	NUPA_LINE_ALIGNED uint32_t contact_epoch;
 	uint32_t announcements;
 	uint64_t boot;          /* MACHINES, owner: nupa_kernel_id() */
@@ -331,18 +334,17 @@ struct nupa_slot {
 		NUPA_LINE_ALIGNED uint64_t hazard;
 	} lanes[NUPA_LANES_MAX];
 
-	/* Owner: contact[s] is the epoch of slot s when this one opened its ring to it; with
-	 * NUPA_CONTACT_CLOSED: when it closed it for good. */
-	NUPA_LINE_ALIGNED uint32_t contact[NUPA_SLOTS_MAX];
-
 	/* Bits of slots (attention.h).  Owner: at whose rings it does not look. */
-	NUPA_LINE_ALIGNED uint64_t unattended[NUPA_SLOTS_MAX / 64];
+	NUPA_LINE_ALIGNED uint64_t unattended[NUPA_SLOT_WORDS];
 	/* Set (fetch_or) by those: something lies in their ring.  The owner takes them. */
-	NUPA_LINE_ALIGNED uint64_t announced[NUPA_SLOTS_MAX / 64];
+	NUPA_LINE_ALIGNED uint64_t announced[NUPA_SLOT_WORDS];
 };
-NUPA_ASSERT_SIZE(struct nupa_slot, 5 * 64 + NUPA_LANES_MAX * 64 + 1024 + 2 * 64);
+NUPA_ASSERT_SIZE(struct nupa_slot, 5 * 64 + NUPA_LANES_MAX * 64 + 2 * NUPA_SLOT_WORDS * 8);
 NUPA_ASSERT_AT(struct nupa_slot, announcements, offsetof(struct nupa_slot, contact_epoch) + 4);
 #define NUPA_NET_COALESCED 0x80000000u
+/* Contacts: a row of n_slots words for each slot, in whole lines.  Writer: the owner of the slot.
+ * Word s is the epoch of slot s when this one opened its ring to it; with NUPA_CONTACT_CLOSED: when
+ * it closed it for good. */
 #define NUPA_CONTACT_CLOSED 0x80000000u
 NUPA_ASSERT_AT(struct nupa_slot, sleeping, 64);
 
@@ -495,11 +497,14 @@ NUPA_ASSERT_SIZE(struct nupa_trace_header, 64);
  * payload lies contiguous in it, in whole lines, in message order. */
 struct nupa_ring_header {
 	/* Line 0, producer. */
-	uint64_t pair;       /* producer epoch << 32 | consumer epoch; 0: closed */
-	uint32_t mover;      /* how the producer moves bulk to and from the consumer */
-	uint32_t dma_backed; /* the DMA bytes are backed by memory */
-	uint32_t pulls;      /* enum nupa_pulls: how it fetches what the consumer sends */
-	uint32_t consumer;   /* the consumer's host, + 1; 0: none yet */
+	uint64_t pair;        /* producer epoch << 32 | consumer epoch; 0: closed */
+	uint32_t mover;       /* how the producer moves bulk to and from the consumer */
+	uint32_t dma_backed;  /* the DMA bytes are backed by memory */
+	uint32_t pulls;       /* enum nupa_pulls: how it fetches what the consumer sends */
+	uint32_t consumer;    /* the consumer's host, + 1; 0: none yet */
+	uint32_t lines;       /* of a ring that grows (ring.h I6): in use now; 0: all, always */
+	uint32_t grown_lap;   /* the lap in which it came to them */
+	uint64_t grown_after; /* how many lines were written before */
 	/* Line 1, consumer: consumed lines, tagged: producer epoch << 40 | count. */
 	NUPA_LINE_ALIGNED uint64_t head;
 	/* Line 2, consumer: consumed DMA bytes (gaps at the wrap included), tagged likewise. */
@@ -508,10 +513,12 @@ struct nupa_ring_header {
 };
 NUPA_ASSERT_SIZE(struct nupa_ring_header, 256);
 
-/* An extent of the pool belongs to the process that CASes its word from 0 to slot << 24 | epoch; a
- * dead owner's extents are free.  Without a slot: the pid, or NUPA_EXTENT_OF_REGION | a row of the
+/* An extent of the pool belongs to the process that CASes its word from 0 to slot << 22 | epoch; a
+ * dead owner's extents are free.  Slot 0: a pid.  NUPA_SLOTS_MAX, which is no slot: a row of the
  * table of regions. */
-#define NUPA_EXTENT_OF_REGION 0x800000u
+#define NUPA_EXTENT(slot, low) ((uint32_t)(slot) << 22 | ((uint32_t)(low)&0x3fffff))
+#define NUPA_EXTENT_SLOT(word) ((uint32_t)(word) >> 22)
+#define NUPA_EXTENT_LOW(word) ((uint32_t)(word)&0x3fffff)
 
 /* rdma_cm's ports, a table for each host behind the pool.  A word (CAS) is a bound port and its
  * owner, see engine/cm/ports.c; what a dead owner left is free.  The word of a host before the
@@ -520,6 +527,7 @@ struct nupa_cm_bucket {
 	NUPA_LINE_ALIGNED uint64_t words[NUPA_CM_BUCKET_WORDS];
 };
 NUPA_ASSERT_SIZE(struct nupa_cm_bucket, 64);
+#define NUPA_CM_WORD_SLOT(word) ((uint32_t)((word) >> 24) & ((1u << NUPA_SLOT_BITS) - 1))
 #define NUPA_CM_TABLE_BYTES ((uint64_t)NUPA_CM_BUCKETS * sizeof(struct nupa_cm_bucket))
 
 #endif

@@ -5,9 +5,11 @@
 
 #include "base/machine.h"
 
-/* A QP number is 24 bits (IBTA 9.2.1): slot << 16 | index.  Slot 0 is never
- * given out, so QP0 and QP1 cannot exist. */
-#define NUPA_SLOTS_MAX 256u
+/* Slot 0 is never given out.  With more than SLOTS_FEW there are fewer QPs each: see qpn.h.  In ten
+ * bits one number is left for what is no slot. */
+#define NUPA_SLOT_BITS 10u
+#define NUPA_SLOTS_MAX 1023u
+#define NUPA_SLOTS_FEW 256u
 #define NUPA_QP_INDEX_BITS 16u
 #define NUPA_QP_MAX (1u << NUPA_QP_INDEX_BITS)
 

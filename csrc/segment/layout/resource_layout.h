@@ -35,7 +35,7 @@ NUPA_ASSERT_SIZE(struct nupa_resource_header, 64);
 
 struct nupa_resource_row {
 	uint32_t kind;    /* 0: none.  Stored last, cleared first */
-	uint32_t number;  /* a PD's handle, a QP's number; others: slot << 24 | row + 1 */
+	uint32_t number;  /* a PD's handle, a QP's number; others: slot << 22 | row + 1 */
 	uint32_t context; /* number of its context; 0: none */
 	uint32_t pd;      /* its PD's handle; 0: none */
 	union {
@@ -74,7 +74,7 @@ NUPA_ASSERT_AT(struct nupa_resource_row, words, 16);
 /* And there: memory that only its own process reaches.  Between processes, the owner moves it. */
 #define NUPA_MR_ENTRY_RELAYED (1u << 30)
 
-#define NUPA_RESOURCE_ROW_BITS 24u
+#define NUPA_RESOURCE_ROW_BITS 22u
 
 static inline uint32_t nupa_resource_rows(const struct nupa_superblock *sb)
 {

@@ -102,7 +102,7 @@ static void begin_info(const struct process *process, uint32_t kind,
 static void find_partner(const struct process *process, struct nupa_resource_info *info)
 {
 	struct nupa_fabric *fabric = process->fabric;
-	const uint32_t slot = info->dest_qpn >> NUPA_QP_INDEX_BITS;
+	const uint32_t slot = nupa_qpn_slot(&fabric->geometry, info->dest_qpn);
 	int mover;
 
 	if (slot == 0 || slot >= fabric->geometry.n_slots ||
@@ -118,10 +118,11 @@ static void find_partner(const struct process *process, struct nupa_resource_inf
 static bool show_qp(const struct process *process, const struct nupa_resource_row *row,
 		    struct nupa_resource_info *info)
 {
-	const uint32_t index = row->number & (NUPA_QP_MAX - 1);
+	const struct nupa_superblock *sb = &process->fabric->geometry;
+	const uint32_t index = nupa_qpn_index(sb, row->number);
 	struct nupa_qp_entry entry;
 
-	if (row->number >> NUPA_QP_INDEX_BITS != process->slot || index >= process->qps ||
+	if (nupa_qpn_slot(sb, row->number) != process->slot || index >= process->qps ||
 	    read_arena(process, process->map.qps_off + index * sizeof(entry), &entry,
 		       sizeof(entry)) ||
 	    entry.qpn != row->number)

@@ -20,51 +20,89 @@ static int read_tag(struct nupa_fabric *fabric, uint64_t ring, uint32_t i, uint3
 				tag, sizeof(*tag));
 }
 
-/* The lines that were written since it was opened: lines that are a lap ahead of the others come
- * first.  Its owner may write more meanwhile. */
-static int read_tail(struct nupa_fabric *fabric, uint64_t ring, uint64_t *tail)
+/* The first line from low on, below high, whose tag is another; high: there is none. */
+static int find_other(struct nupa_fabric *fabric, uint64_t ring, uint32_t low, uint32_t high,
+		      uint32_t tag, uint32_t *found)
 {
-	const uint32_t n_lines = fabric->geometry.ring_lines;
-	uint32_t first, tag, low = 1, high = n_lines;
-	int rc = read_tag(fabric, ring, 0, &first);
-
-	*tail = 0;
-	if (rc || !first)
-		return rc;
-	while (low < high) { /* the first line that is behind line 0 */
+	while (low < high) {
 		const uint32_t middle = low + (high - low) / 2;
+		uint32_t there;
+		int rc = read_tag(fabric, ring, middle, &there);
 
-		rc = read_tag(fabric, ring, middle, &tag);
 		if (rc)
 			return rc;
-		if (tag == first)
+		if (there == tag)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	*tail = (uint64_t)(first - 1) * n_lines + low;
+	*found = low;
 	return 0;
 }
 
-/* Adds those of the ring from slot to peer to those of the host that it leads to. */
+/* A ring in its present size (ring.h I6): in the lap in which it came to it, it began at `from`. */
+struct size {
+	uint32_t lines, from, lap;
+};
+
+/* The lines that were written in its present size: lines that are a lap ahead of the others come
+ * first.  Its owner may write more meanwhile. */
+static int read_tail(struct nupa_fabric *fabric, uint64_t ring, const struct size *size,
+		     uint64_t *tail)
+{
+	uint32_t first, behind;
+	int rc = read_tag(fabric, ring, 0, &first);
+	const uint32_t laps = first - 1 - size->lap;
+
+	*tail = 0;
+	if (rc || (!first && !size->from))
+		return rc;
+	if (size->from && (int32_t)laps <= 0) { /* line 0 is of the former size */
+		rc = find_other(fabric, ring, size->from, size->lines, size->lap + 1, &behind);
+		if (!rc)
+			*tail = behind - size->from;
+		return rc;
+	}
+	rc = find_other(fabric, ring, 1, size->lines, first, &behind);
+	if (!rc)
+		*tail = (uint64_t)laps * size->lines + behind - size->from;
+	return rc;
+}
+
+static bool read_size(const struct nupa_ring_header *header, uint32_t ring_lines, struct size *size)
+{
+	*size = (struct size){ header->lines, header->grown_after ? header->lines / 2 : 0,
+			       header->grown_lap };
+	if (!size->lines)
+		*size = (struct size){ ring_lines, 0, 0 };
+	return size->lines <= ring_lines;
+}
+
+/* Adds those of the ring from slot to peer to those of the host that it leads to.  Nothing, while
+ * it grows: another look finds them. */
 static int add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer,
 		    struct nupa_lines_info *by_host)
 {
 	const struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
 	const uint64_t ring =
 	    nupa_arena_offset(fabric, slot) + map.rings_off + (uint64_t)peer * map.ring_stride;
-	const uint64_t n_lines = fabric->geometry.ring_lines;
-	struct nupa_ring_header header;
-	uint64_t tail;
+	struct nupa_ring_header header, later;
+	uint64_t tail, total, first;
+	struct size size;
 	int rc = nupa_fabric_read(fabric, ring, &header, sizeof(header));
 
-	if (rc || !header.consumer || header.consumer > fabric->geometry.n_hosts)
+	if (rc || !header.consumer || header.consumer > fabric->geometry.n_hosts ||
+	    !read_size(&header, fabric->geometry.ring_lines, &size))
 		return rc;
-	rc = read_tail(fabric, ring, &tail);
-	if (rc)
+	rc = read_tail(fabric, ring, &size, &tail);
+	if (!rc)
+		rc = nupa_fabric_read(fabric, ring, &later, sizeof(later));
+	if (rc || later.lines != header.lines || later.pair != header.pair)
 		return rc;
-	by_host[header.consumer - 1].first += tail < n_lines ? tail : n_lines;
-	by_host[header.consumer - 1].again += tail < n_lines ? 0 : tail - n_lines;
+	total = header.grown_after + tail;
+	first = size.from + tail < size.lines ? size.from + tail : size.lines;
+	by_host[header.consumer - 1].first += first;
+	by_host[header.consumer - 1].again += total - first;
 	return 0;
 }
 
@@ -88,7 +126,7 @@ int nupa_lines_add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer
 void nupa_lines_add_rings(struct nupa_fabric *fabric, uint32_t slot, struct nupa_flow *flows)
 {
 	for (uint32_t peer = 1; peer < fabric->geometry.n_slots; peer++)
-		if (nupa_load_relaxed(&fabric->slots[slot].contact[peer]))
+		if (nupa_load_relaxed(nupa_contact(fabric, slot, peer)))
 			(void)nupa_lines_add_ring(fabric, slot, peer, flows);
 }
 

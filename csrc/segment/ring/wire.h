@@ -20,6 +20,8 @@ enum nupa_op {
 	NUPA_OP_GONE, /* src_qpn was destroyed: its process's death is not its partner's business */
 	NUPA_OP_INJECT,   /* a packet made by hand: inject.c */
 	NUPA_OP_INJECTED, /* its verdict */
+	NUPA_OP_GROW, /* of the ring alone: it has `imm` lines and length_bytes of DMA from here on
+		       */
 	NUPA_OP_MAX,
 };
 

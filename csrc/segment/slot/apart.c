@@ -27,7 +27,8 @@ void nupa_slot_flush(const struct nupa_fabric *fabric, uint32_t slot)
 	bool incoherent = nupa_fabric_incoherent(fabric);
 
 	/* The claim last: a process that sees it has to see the rest. */
-	nupa_flush(incoherent, NUPA_POINT_CONTACT, entry->contact, sizeof(entry->contact));
+	nupa_flush(incoherent, NUPA_POINT_CONTACT, nupa_contact(fabric, slot, 0),
+		   fabric->contact_words * sizeof(uint32_t));
 	nupa_flush(incoherent, NUPA_POINT_BEAT, &entry->contact_epoch, 2 * NUPA_CACHE_LINE_BYTES);
 	nupa_slot_flush_queue(fabric, entry);
 	nupa_slot_flush_claim(fabric, entry);
@@ -54,8 +55,8 @@ void nupa_qp_entry_flush(const struct nupa_fabric *fabric, const struct nupa_qp_
 	if (nupa_fabric_has_trunk(fabric)) {
 		const uint32_t qpn = nupa_load_relaxed(&entry->qpn);
 
-		nupa_trunk_tell(fabric, NUPA_NEWS_QP, qpn >> NUPA_QP_INDEX_BITS,
-				qpn & (NUPA_QP_MAX - 1));
+		nupa_trunk_tell(fabric, NUPA_NEWS_QP, nupa_qpn_slot(&fabric->geometry, qpn),
+				nupa_qpn_index(&fabric->geometry, qpn));
 	}
 }
 

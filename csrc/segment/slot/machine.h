@@ -36,9 +36,9 @@ enum nupa_news {
 	NUPA_NEWS_BOUND,    /* host, bucket * NUPA_CM_BUCKET_WORDS + word */
 };
 #define NUPA_NEWS(kind, place, at)                                                                 \
-	((uint32_t)(kind) << 24 | (uint32_t)(place) << 16 | (uint32_t)(at))
-#define NUPA_NEWS_KIND(word) ((uint32_t)(word) >> 24)
-#define NUPA_NEWS_PLACE(word) ((uint32_t)(word) >> 16 & 0xff)
+	((uint32_t)(kind) << 26 | (uint32_t)(place) << 16 | (uint32_t)(at))
+#define NUPA_NEWS_KIND(word) ((uint32_t)(word) >> 26)
+#define NUPA_NEWS_PLACE(word) ((uint32_t)(word) >> 16 & 0x3ff)
 #define NUPA_NEWS_AT(word) ((uint32_t)(word)&0xffff)
 
 void nupa_trunk_tell(const struct nupa_fabric *fabric, enum nupa_news kind, uint32_t place,

@@ -6,6 +6,8 @@
 #include "base/atomics.h"
 #include "segment/segment_internal.h"
 
+#include <string.h>
+
 /* process.c: /proc/PID/stat field 22, or 0 if there is no such process. */
 uint64_t nupa_process_start_time(uint32_t pid);
 /* By a signal or a tracer.  False as well where that cannot be told. */
@@ -14,6 +16,16 @@ bool nupa_process_alive(uint32_t pid, uint64_t start_time);
 
 /* apart.c.  The claim as it is in memory here. */
 uint64_t nupa_slot_claim(const struct nupa_slot *slot);
+/* The word that the owner of the slot leaves for that of another (NUPA_CONTACT_CLOSED). */
+static inline uint32_t *nupa_contact(const struct nupa_fabric *fabric, uint32_t slot,
+				     uint32_t other)
+{
+	return fabric->contacts + (uint64_t)slot * fabric->contact_words + other;
+}
+static inline void nupa_contacts_clear(const struct nupa_fabric *fabric, uint32_t slot)
+{
+	memset(nupa_contact(fabric, slot, 0), 0, fabric->contact_words * sizeof(uint32_t));
+}
 /* How many lanes may have a hazard. */
 static inline uint32_t nupa_slot_lanes(const struct nupa_slot *slot)
 {

@@ -6,6 +6,8 @@
 #include "segment/ring/ring.h"
 #include "segment/segment_internal.h"
 #include "capture/expand/expand.h"
+#include "engine/channel/channel.h"
+#include "engine/core/engine.h"
 #include "tests/capture/watched.h"
 
 #include <string.h>
@@ -164,7 +166,7 @@ TEST(the_next_laps_take_lines_back_and_look_at_the_head)
 	static const uint32_t codes[] = { 0x12, 0x54, 0x60, 0x13, 0x41, 0x27, 0x30,
 					  0x54, 0x60, 0x15, 0x42, 0x25, 0x54, 0x13,
 					  0x41, 0x27, 0x30, 0x54, 0x60 };
-	struct nupa_fabric *fabric = test_fabric();
+	struct nupa_fabric *fabric = test_fabric_of_lines(16); /* too few to grow */
 	uint32_t heads = 0, again = 0, last = 0, n_ring;
 	struct end *a, *b;
 	struct nupa_watch *watch;
@@ -196,6 +198,41 @@ TEST(the_next_laps_take_lines_back_and_look_at_the_head)
 		last = i;
 	}
 	CHECK(heads >= 3 && again == heads - 1);
+	nupa_watch_close(watch);
+	fabric_close(fabric, a, b);
+}
+
+TEST(a_ring_that_grows_shows_the_line_that_says_so)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	const uint32_t n_ring = fabric->geometry.ring_lines;
+	const struct nupa_tx *tx;
+	struct end *a, *b;
+	struct nupa_watch *watch;
+
+	begin(fabric, &a, &b);
+	watch = watched_open(fabric, NUPA_WATCH_CACHE);
+	tx = &nupa_engine_of(a->context)->channels[nupa_context_slot(b->context)]->tx;
+	send(a, b, 1, 8); /* they know each other */
+	for (uint32_t i = 0; i < n_ring / 2; i++)
+		end_post_recv(b, i, 0, 8192);
+	nupa_engine_lock(nupa_engine_of(b->context)); /* it takes nothing */
+	for (uint32_t i = 0; i < n_ring / 2; i++)
+		end_start(a, IBV_WR_SEND, i, 0, 8);
+	CHECK_EQ(tx->n_lines, n_ring);
+	nupa_engine_unlock(nupa_engine_of(b->context));
+	for (uint32_t i = 0; i < n_ring / 2; i++) {
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+	}
+	watched_read(watch);
+	messages_follow_from_one_another();
+	for (uint32_t i = 0; i < 4 * n_ring; i++) {
+		send(a, b, i, 8);
+		watched_read(watch);
+		messages_follow_from_one_another();
+	}
+	CHECK(n_lines >= n_ring);
 	nupa_watch_close(watch);
 	fabric_close(fabric, a, b);
 }
@@ -253,9 +290,8 @@ TEST(lines_that_cannot_be_are_not_shown)
 		uint32_t n;
 	} cases[] = {
 		{ 1, 0, 0, (uint16_t)two.b.slot, 9 },
-		{ 0, 0, 0, (uint16_t)two.b.slot, 0 },      /* recorded by a receiver */
-		{ 1, 1, 0, (uint16_t)two.b.slot, 0 },      /* more taken than sent */
-		{ 2, n_ring, 3, (uint16_t)two.b.slot, 0 }, /* a ring of more lines */
+		{ 0, 0, 0, (uint16_t)two.b.slot, 0 }, /* recorded by a receiver */
+		{ 1, 1, 0, (uint16_t)two.b.slot, 0 }, /* more taken than sent */
 		{ 1, 0, (uint16_t)n_ring, (uint16_t)two.b.slot, 0 },
 		{ 1, 0, 0, 0, 0 },
 		{ 1, 0, 0, 0xffff, 0 },
@@ -268,6 +304,8 @@ TEST(lines_that_cannot_be_are_not_shown)
 			.msg = { .tag = cases[i].tag, .op = NUPA_OP_GONE },
 			.data = { .mtu_bytes = 4096, .piece_bytes = 4096, .ahead = cases[i].ahead },
 			.line = cases[i].line,
+			.line_shift = (uint8_t)__builtin_ctz(n_ring),
+			.is_fresh = cases[i].tag == 1,
 			.dest_host = 1,
 		};
 		struct nupa_trace_record record = { .kind = NUPA_TRACE_MESSAGE,

@@ -40,7 +40,7 @@ TEST(the_tags_of_a_ring_say_how_many_lines_it_had)
 	CHECK_EQ(nupa_fabric_back(fabric, nupa_arena_offset(fabric, a.slot) + ring,
 				  sizeof(*header) + n_lines * sizeof(*lines)),
 		 0);
-	fabric->slots[a.slot].contact[b.slot] = 1;
+	*nupa_contact(fabric, a.slot, b.slot) = 1;
 	nupa_store_release(&fabric->slots[a.slot].claim,
 			   NUPA_CLAIM(nupa_fabric_owner(fabric), 1, NUPA_SLOT_LIVE));
 	header->consumer = 2;
@@ -81,7 +81,7 @@ static void send(struct end *a, struct end *b, uint32_t times)
 
 TEST(lines_outlive_their_rings_and_their_writers)
 {
-	struct nupa_fabric *fabric = test_fabric();
+	struct nupa_fabric *fabric = test_fabric_of_lines(16); /* too few to grow */
 	const uint32_t n_lines = fabric->geometry.ring_lines;
 	struct end_options options = end_defaults;
 	struct nupa_lines_info there, back;
@@ -115,6 +115,46 @@ TEST(lines_outlive_their_rings_and_their_writers)
 	CHECK_EQ(lines_of(fabric, slot, 1).first, 0);
 	CHECK(past_lines(fabric, 0, 1).first >= there.first);
 	CHECK_EQ(past_lines(fabric, 0, 1).again, 2 * n_lines);
+	end_close(b);
+	nupa_fabric_put(fabric);
+}
+
+TEST(lines_of_a_ring_that_grew_are_all_counted)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	const uint32_t n_lines = fabric->geometry.ring_lines;
+	struct end *a, *b;
+	struct nupa_engine *consumer;
+	const struct nupa_tx *tx;
+	uint32_t sent = 0, slot;
+
+	pair_open(fabric, &end_defaults, &a, &b);
+	slot = (uint32_t)nupa_context_slot(a->context);
+	tx = &nupa_engine_of(a->context)->channels[nupa_context_slot(b->context)]->tx;
+	consumer = nupa_engine_of(b->context);
+	send(a, b, 1); /* they know each other */
+	for (uint32_t i = 0; i < n_lines / 2; i++)
+		end_post_recv(b, i, 0, 100);
+	nupa_engine_lock(consumer); /* it takes nothing */
+	for (; sent < n_lines / 2; sent++)
+		end_start(a, IBV_WR_SEND, sent, 0, 20);
+	CHECK_EQ(tx->n_lines, n_lines);
+	nupa_engine_unlock(consumer);
+	for (uint32_t i = 0; i < sent; i++) {
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+		cq_expect(b->recv_cq, i, IBV_WC_SUCCESS);
+	}
+	sent++;
+	for (; sent < 3 * n_lines; sent++) {
+		const struct nupa_lines_info there = lines_of(fabric, slot, 1);
+
+		/* One line more says that the ring grows. */
+		CHECK_EQ(there.first + there.again, sent + 1);
+		CHECK_EQ(there.first, sent < n_lines ? sent : n_lines); /* that came round */
+		send(a, b, 1);
+	}
+	end_close(a);
+	CHECK(past_lines(fabric, 0, 1).again >= sent + 1 - n_lines);
 	end_close(b);
 	nupa_fabric_put(fabric);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The ring of ring.h: filled, wrapped, lied to, and driven by two threads. */
-#include "segment/ring/ring.h"
-#include "tests/support/runner.h"
+#include "tests/channel/ring_ends.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -9,12 +8,6 @@
 #define N_LINES 16u
 #define DMA_BYTES 4096u
 #define EPOCH 7u
-
-struct ring {
-	struct nupa_ring_header *header;
-	struct nupa_tx tx;
-	struct nupa_rx rx;
-};
 
 static struct ring ring_new(uint32_t n_lines, uint32_t dma_bytes)
 {
@@ -29,43 +22,6 @@ static struct ring ring_new(uint32_t n_lines, uint32_t dma_bytes)
 	nupa_tx_init(&ring.tx, ring.header, n_lines, dma_bytes, EPOCH);
 	nupa_rx_init(&ring.rx, ring.header, n_lines, dma_bytes, EPOCH);
 	return ring;
-}
-
-/* Sends message *number*, with so many bytes beside it; false: no room. */
-static bool put(struct nupa_tx *tx, uint32_t number, uint32_t dma_bytes)
-{
-	uint8_t *payload = NULL;
-	struct nupa_msg *msg = nupa_tx_reserve(tx, dma_bytes, &payload);
-
-	if (!msg)
-		return false;
-	msg->op = NUPA_OP_SEND;
-	msg->flags = dma_bytes ? NUPA_F_DMA : 0;
-	msg->psn = number;
-	msg->length_bytes = dma_bytes;
-	for (uint32_t i = 0; i < dma_bytes; i++)
-		payload[i] = (uint8_t)(number + i);
-	nupa_tx_publish(tx, msg, dma_bytes);
-	return true;
-}
-
-/* Takes a message, which has to be *number* with so many bytes. */
-static bool get(struct nupa_rx *rx, uint32_t number, uint32_t dma_bytes)
-{
-	struct nupa_msg msg;
-	const uint8_t *payload;
-	enum nupa_rx_result result = nupa_rx_take(rx, &msg, &payload);
-
-	if (result == NUPA_RX_EMPTY)
-		return false;
-	CHECK_EQ(result, NUPA_RX_MESSAGE);
-	CHECK_EQ(msg.psn, number);
-	CHECK_EQ(msg.length_bytes, dma_bytes);
-	CHECK_EQ(payload != NULL, dma_bytes != 0);
-	for (uint32_t i = 0; i < dma_bytes; i++)
-		CHECK_EQ(payload[i], (uint8_t)(number + i));
-	nupa_rx_release(rx);
-	return true;
 }
 
 TEST(a_full_ring_takes_no_more_until_the_consumer_publishes)

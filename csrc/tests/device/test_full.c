@@ -51,7 +51,7 @@ TEST(of_as_many_as_there_can_be_the_first_are_named_and_no_more_are_advised)
 	char why[512];
 
 	refused(NUPA_SLOTS_MAX, why);
-	CHECK(strstr(why, "all 255 attachments"));
-	CHECK(strstr(why, " and 251 more: end a process"));
+	CHECK(strstr(why, "all 1022 attachments"));
+	CHECK(strstr(why, " and 1018 more: end a process"));
 	CHECK(!strstr(why, "slots"));
 }

@@ -81,8 +81,8 @@ static void connection(bool ipv6, const char *at, const char *to)
 	net_last(s.net, 1, NUPA_CM_REP, &rep);
 	net_last(s.net, 0, NUPA_CM_DREQ, &dreq);
 	/* The keeper finds the process by the low bits; a host cannot guess the others. */
-	CHECK_EQ(req.local_id & 0xff, s.net->engine[0]->slot_index);
-	CHECK_EQ(rep.local_id & 0xff, s.net->engine[1]->slot_index);
+	CHECK_EQ(NUPA_CM_NUMBER_SLOT(req.local_id), s.net->engine[0]->slot_index);
+	CHECK_EQ(NUPA_CM_NUMBER_SLOT(rep.local_id), s.net->engine[1]->slot_index);
 	CHECK(req.local_id >> 8 != rep.local_id >> 8);
 	CHECK_EQ(dreq.qpn, s.server->qp->qp_num);
 	CHECK(req.ca_guid != rep.ca_guid);

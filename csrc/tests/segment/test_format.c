@@ -3,6 +3,7 @@
 #include "tests/segment/small_segment.h"
 #include "base/atomics.h"
 #include "region/slot_life.h"
+#include "segment/layout/qpn.h"
 #include "segment/slot/counters.h"
 
 #include <errno.h>
@@ -146,7 +147,7 @@ TEST(the_largest_limits_are_accepted)
 		.slots = NUPA_SLOTS_MAX,
 		.ring_lines = NUPA_RING_LINES_MAX,
 		.dma_bytes = NUPA_DMA_BYTES_MAX,
-		.qp_entries = NUPA_QP_MAX,
+		.qp_entries = 1u << NUPA_QP_INDEX_BITS_MANY,
 		.mr_entries = NUPA_MR_MAX,
 		.extent_bytes = 1u << 20,
 		.pool_bytes = NUPA_POOL_BYTES_MAX,

@@ -27,7 +27,7 @@ TEST(pool_memory_is_claimed_returned_and_bounded)
 	CHECK((uint8_t *)second == (uint8_t *)first + 8192);
 	memset(first, 1, 8192);
 	CHECK(segment_backed_bytes(fabric) == before + 3 * EXTENT);
-	CHECK(fabric->extents[0] == (1u << 24 | 1) && fabric->extents[2] == (uint32_t)getpid());
+	CHECK(fabric->extents[0] == NUPA_EXTENT(1, 1) && fabric->extents[2] == (uint32_t)getpid());
 
 	CHECK(nupa_pool_alloc(fabric, 1, 6 * EXTENT, &none) == -ENOMEM);
 	CHECK(nupa_pool_alloc(fabric, 1, 8 * EXTENT + 1, &none) == -ENOMEM);

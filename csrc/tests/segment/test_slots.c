@@ -132,8 +132,8 @@ TEST(reaping_frees_the_dead_and_spares_the_living)
 	fabric->slots[1].qp_limit = 5;
 	fabric->slots[1].hazard = 9;
 	fabric->slots[1].next_qp_index = 77;
-	fabric->extents[3] = 1u << 24 | 1;
-	fabric->extents[4] = 4u << 24 | 1;
+	fabric->extents[3] = NUPA_EXTENT(1, 1);
+	fabric->extents[4] = NUPA_EXTENT(4, 1);
 	fabric->extents[5] = (uint32_t)gone;
 	fabric->extents[6] = (uint32_t)getpid();
 	CHECK(nupa_fabric_reap(fabric) == 3);
@@ -201,7 +201,7 @@ TEST(slots_are_claimed_until_none_is_free)
 	CHECK(nupa_fabric_free_slot(fabric, 2) == 0);
 	CHECK(nupa_fabric_claim_slot(fabric, 0, &slot) == 0 && slot == 2);
 	CHECK(NUPA_CLAIM_EPOCH(fabric->slots[2].claim) == 2);
-	fabric->slots[3].claim = NUPA_CLAIM(0, 0xffffff, NUPA_SLOT_FREE);
+	fabric->slots[3].claim = NUPA_CLAIM(0, NUPA_EPOCH_MAX, NUPA_SLOT_FREE);
 	CHECK(nupa_fabric_claim_slot(fabric, 1, &slot) == 0 && slot == 3);
 	CHECK(NUPA_CLAIM_EPOCH(fabric->slots[3].claim) == 1);
 	nupa_fabric_put(fabric);

@@ -72,9 +72,14 @@ struct nupa_fabric *test_fabric_of(const struct nupa_config *config)
 
 struct nupa_fabric *test_fabric(void)
 {
-	static const struct nupa_config config = {
+	return test_fabric_of_lines(TEST_RING_LINES);
+}
+
+struct nupa_fabric *test_fabric_of_lines(uint32_t ring_lines)
+{
+	const struct nupa_config config = {
 		.slots = 8,
-		.ring_lines = TEST_RING_LINES,
+		.ring_lines = ring_lines,
 		.dma_bytes = TEST_DMA_BYTES,
 		.qp_entries = 1024,
 		.mr_entries = 1024,

@@ -63,6 +63,7 @@ struct request {
 
 /* Two hosts and a switch, in a memfd. */
 struct nupa_fabric *test_fabric(void);
+struct nupa_fabric *test_fabric_of_lines(uint32_t ring_lines);
 /* The same with other sizes. */
 struct nupa_fabric *test_fabric_of(const struct nupa_config *config);
 /* Port of *host* on that fabric. */

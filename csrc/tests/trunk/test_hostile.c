@@ -128,7 +128,7 @@ static uint64_t sum_of_ours(const struct nupa_fabric *fabric)
 		sum = sum * 31 + nupa_slot_claim(entry);
 		sum = sum * 31 + entry->host + entry->qp_limit + entry->mr_limit;
 		for (uint32_t to = 0; to < 5; to++)
-			sum = sum * 31 + entry->contact[to];
+			sum = sum * 31 + *nupa_contact(fabric, slot, to);
 	}
 	for (size_t i = 0; i < offsetof(struct nupa_superblock, port_epoch); i++)
 		sum = sum * 31 + superblock[i];

@@ -398,9 +398,9 @@ def test_pool_memory_is_the_same_in_every_opener() -> None:
 
 def test_limits_of_the_segment_come_from_the_topology() -> None:
     topology = Topology(
-        "t", (SwitchConfig("s", 1),), (HostConfig("h", "s"),), segment=SegmentConfig(slots=257)
+        "t", (SwitchConfig("s", 1),), (HostConfig("h", "s"),), segment=SegmentConfig(slots=1024)
     )
-    with pytest.raises(LocalError, match="slots is 257: choose 2 to 256"):
+    with pytest.raises(LocalError, match="slots is 1024: choose 2 to 1023"):
         Fabric(topology=topology)
 
 

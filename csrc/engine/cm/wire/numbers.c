@@ -41,7 +41,7 @@ uint32_t cm_number(struct nupa_cm_id *id)
 
 		if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
 			break;
-		number = (number & ~0xffu) | NUPA_CM_NUMBER_SLOT(slot);
+		number = number - NUPA_CM_NUMBER_SLOT(number) + slot;
 		if (cm_number_find(id->engine->cm, number))
 			continue;
 		id->far.number = number;

@@ -5,11 +5,12 @@
 #define NUPA_CM_STEER_H
 
 #include "engine/cm/wire/mad.h"
+#include "segment/layout/limits.h"
 
 struct nupa_fabric;
 
 /* The low bits of our communication ids are the slot. */
-#define NUPA_CM_NUMBER_SLOT(number) ((number)&0xffu)
+#define NUPA_CM_NUMBER_SLOT(number) ((number) & ((1u << NUPA_SLOT_BITS) - 1))
 
 enum nupa_cm_way {
 	NUPA_CM_DROP,       /* no message, or one that names nobody */
