@@ -15,6 +15,7 @@ from nupa.cli.common.argument import (
     size,
 )
 from nupa.cli.common.command import Subparsers, add_command, exit_by_signals
+from nupa.cli.vm import storage
 from nupa.core.mover import Mover
 
 _NAME_HELP = "use this machine and its fabric (default: NUPA_FABRIC, else `vm`, or the only one)"
@@ -103,7 +104,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "vm",
-        "run virtual machines on a fabric: up, run, shell, ls, log, start, down, demo",
+        "run virtual machines on a fabric: up, run, shell, ls, log, start, down, demo, storage",
         _EPILOG,
     )
     _add_name(parser)
@@ -146,6 +147,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_fabric(down, "name the machine (default: vm)", "--name", positional=True)
     down.add_argument("--force", action="store_true", help="end it even if commands run in it")
     _add_demo(verbs)
+    storage.add_parser(verbs)
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:

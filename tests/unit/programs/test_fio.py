@@ -71,16 +71,16 @@ def test_a_rate_is_read_from_between_what_else_fio_says() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", r"JSON with one job was expected, fio wrote:\n  \| \(nothing\)"),
+        ("", r"JSON with jobs was expected, fio wrote:\n  \| \(nothing\)"),
         ("fio: connect: refused\n", r"(?s)expected.*connect: refused"),
         ('{\n"jobs": []}', "JSON with one job was expected"),
         ('{\n"jobs": [7]}', "has int where its job should be"),
-        ("[\n{\n", "JSON with one job was expected"),
+        ("[\n{\n", "JSON with jobs was expected"),
         (output(error=32), "tcp-client ended with error 32"),
         (output(write={}), "has no 'iops' of writes: fio 3 is needed"),
         (output(write={"iops": "many"}), "of writes"),
         (output(write=None), "of writes"),
-        (output().replace("1000.0", "0.0"), "wrote nothing during"),
+        (output().replace("1000.0", "0.0"), "had no writes during"),
     ],
 )
 def test_what_is_no_measurement_is_refused_with_what_it_is(text: str, said: str) -> None:
