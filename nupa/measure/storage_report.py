@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from nupa.measure.report import StepReport
 from nupa.measure.text import format_number, table
-from nupa.programs.disk import DiskWorkload
-from nupa.programs.fio import Rate
+from nupa.programs.disk import DiskRate, DiskWorkload
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,9 @@ class StorageReport(StepReport):
     storage: str
     columns: tuple[Column, ...]
     where: dict[str, str] = field(default_factory=dict)  #: what it was measured on
-    rates: dict[str, Mapping[DiskWorkload, Rate]] = field(default_factory=dict)  #: by column's name
+    rates: dict[str, dict[DiskWorkload, DiskRate]] = field(
+        default_factory=dict
+    )  #: by column's name
 
     @property
     def workloads(self) -> list[DiskWorkload]:
@@ -54,7 +54,7 @@ class StorageReport(StepReport):
 
     def table(self) -> str:
         """Returns the rates, large blocks in MB/s and small ones in requests a second."""
-        headings = [f"{self.storage}, verified", "", *(column.name for column in self.columns)]
+        headings = [self.storage, "", *(column.name for column in self.columns)]
         rows = []
         for workload in self.workloads:
             row = [workload.name, workload.unit]
@@ -65,7 +65,7 @@ class StorageReport(StepReport):
         return table(headings, rows)
 
 
-def _shown(workload: DiskWorkload, rate: Rate) -> float:
+def _shown(workload: DiskWorkload, rate: DiskRate) -> float:
     return rate.bytes_per_s / 1e6 if workload.unit == "MB/s" else rate.operations_per_s
 
 

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nupa.base.quantity import say_bytes
 from nupa.programs import fio
-from nupa.programs.fio import Direction, FioError, Rate
+from nupa.programs.fio import Direction, FioError
 
 _VERIFY = "verify"
 # Blocks of all sizes in random order, each written once; then they are read, their CRC compared.
@@ -43,6 +43,15 @@ class DiskWorkload:
         return [f"--{key}={value}" for key, value in words.items()]
 
 
+@dataclass(frozen=True)
+class DiskRate:
+    """What a workload reached."""
+
+    operations_per_s: float
+    bytes_per_s: float
+    mean_us: float  #: from a request to its completion
+
+
 #: What is measured by default.
 WORKLOADS = (
     DiskWorkload("write", 128 << 10, 8),
@@ -65,7 +74,7 @@ def command(
     return argv
 
 
-def parse(text: str, workloads: Sequence[DiskWorkload] = WORKLOADS) -> Mapping[DiskWorkload, Rate]:
+def parse(text: str, workloads: Sequence[DiskWorkload] = WORKLOADS) -> dict[DiskWorkload, DiskRate]:
     """Parses fio's JSON.  FioError: data was damaged, a job failed or is missing."""
     named = {job.get("jobname"): job for job in fio.jobs(text)}
     verified = named.get(_VERIFY)
@@ -76,4 +85,8 @@ def parse(text: str, workloads: Sequence[DiskWorkload] = WORKLOADS) -> Mapping[D
     missing = [workload.name for workload in workloads if workload.name not in named]
     if missing:
         raise FioError(f"fio's JSON has no job {missing[0]!r}")
-    return {workload: fio.rate(named[workload.name], workload.direction) for workload in workloads}
+    found = {}
+    for workload in workloads:
+        rate = fio.rate(named[workload.name], workload.direction)
+        found[workload] = DiskRate(rate.operations_per_s, rate.bytes_per_s, rate.mean_us)
+    return found

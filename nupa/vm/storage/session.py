@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -161,7 +161,7 @@ class StorageSession:
         except _FAILURES as error:
             self.report.failures.append(f"end of {transport.what}: {error}")
 
-    def _fio(self, path: str) -> Mapping[disk.DiskWorkload, fio.Rate]:
+    def _fio(self, path: str) -> dict[disk.DiskWorkload, disk.DiskRate]:
         plan = self._plan
         deadline_s = _VERIFY_MAX_S + 3 * plan.seconds * len(disk.WORKLOADS)
         command = disk.command(path, plan.size_bytes, plan.seconds)
