@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nupa.base.closing import Closing
 from nupa.base.errors import NupaError
 from nupa.base.progress import Progress
 from nupa.base.quantity import say_bytes
@@ -70,6 +69,7 @@ class UserStorage:
         self._plan, self._progress = plan, progress
         self._programs, self._folder = programs, folder
         first, second = fabric.hosts[:2]
+        self._where = {"server": first.name, "client": second.name}
 
         def on(name: str, way: str) -> HostedCommand:
             address = fabric.host(name).ipv4
@@ -83,13 +83,15 @@ class UserStorage:
 
     def _ceph(self) -> StorageReport:
         report = StorageReport(
-            "Ceph, memstore",
+            "Ceph 16, memstore",
             (
                 Column("rdma", "ms_type async+rdma, on nupa_rdma0", rdma=True),
                 Column("tcp", "ms_type async+posix, on nupa_net0", rdma=False),
             ),
+            self._where,
         )
-        with self._measured(report) as clusters:
+        clusters: dict[str, CephCluster] = {}
+        with self._measured(report) as stack:
 
             def start() -> None:
                 for way in _WAYS:
@@ -97,13 +99,12 @@ class UserStorage:
                     folder.mkdir()
                     server, client = self._hosts[way]
                     hosts = CephHosts(server, client, free_port())
-                    clusters[way] = CephCluster(self._programs, hosts, folder)
+                    cluster = CephCluster(self._programs, hosts, folder)
+                    clusters[way] = stack.enter_context(cluster)
 
             def measure(block_bytes: int, depth: int) -> None:
                 for way in _WAYS:
-                    cluster = clusters[way]
-                    assert isinstance(cluster, CephCluster)
-                    rates = cluster.bench(block_bytes, depth, self._plan.seconds)
+                    rates = clusters[way].bench(block_bytes, depth, self._plan.seconds)
                     ways = ceph.both_ways(block_bytes, depth)
                     report.rates.setdefault(way, {}).update(zip(ways, rates, strict=True))
 
@@ -120,10 +121,11 @@ class UserStorage:
                 Column("rdma", "iSER on nupa_rdma0", rdma=True),
                 Column("tcp", "iSCSI on nupa_net0", rdma=False),
             ),
+            self._where,
         )
         places: dict[str, TgtPlace] = {}
         disk = self._folder / "disk"
-        with self._measured(report) as targets:
+        with self._measured(report) as stack:
 
             def start() -> None:
                 with disk.open("wb") as file:
@@ -131,7 +133,7 @@ class UserStorage:
                 for way in _WAYS:
                     host = self._hosts[way][0]
                     places[way] = TgtPlace(host.address, free_port(), free_port())
-                    targets[way] = TgtTarget(
+                    target = TgtTarget(
                         partial(self._command, host),
                         lambda argv: self._programs.command(*argv),
                         "iser" if host.rdma else "iscsi",
@@ -139,6 +141,7 @@ class UserStorage:
                         disk,
                         self._folder / f"tgt-{way}",
                     )
+                    stack.enter_context(target)
 
             def measure(block_bytes: int, depth: int) -> None:
                 workload = DiskWorkload("read", block_bytes, depth)
@@ -164,13 +167,9 @@ class UserStorage:
         return report.attempt(self._progress, label, action, _FAILURES)
 
     @contextmanager
-    def _measured(self, report: StorageReport) -> Iterator[dict[str, Closing]]:
-        """Yields servers by transport, to be filled; they end with the block."""
-        servers: dict[str, Closing] = {}
+    def _measured(self, report: StorageReport) -> Iterator[ExitStack]:
+        """Yields a stack for servers, which ends with the block; the report has its time."""
         start_s = time.monotonic()
-        try:
-            yield servers
-        finally:
-            for server in servers.values():
-                server.close()
-            report.elapsed_s = time.monotonic() - start_s
+        with ExitStack() as stack:
+            yield stack
+        report.elapsed_s = time.monotonic() - start_s
