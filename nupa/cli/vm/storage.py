@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nupa.cli.common.argument import add_fabric, add_json, seconds, size
+from nupa.cli.common.argument import add_boot_timeout, add_fabric, add_json, seconds, size
 from nupa.cli.common.command import EXIT_USAGE, Subparsers, add_command, exit_by_signals, fail
 
 if TYPE_CHECKING:
@@ -63,13 +63,7 @@ def add_parser(verbs: Subparsers) -> None:
     parser.add_argument("--kind", help="show the memory as cxl, or as ivshmem (default: cxl)")
     add_fabric(parser, "name machine and fabric (default: storage)", "--name")
     parser.add_argument("--qemu", metavar="PATH", help="run this QEMU, as with `nupa vm up`")
-    parser.add_argument(
-        "--timeout",
-        type=seconds(86400),
-        default=120.0,
-        metavar="SECONDS",
-        help="wait this long for a guest to boot (default: 120)",
-    )
+    add_boot_timeout(parser)
 
 
 def _transports(text: str) -> tuple[StorageTransport, ...]:

@@ -11,16 +11,10 @@ import pytest
 from nupa.programs import disk
 from nupa.programs.disk import DiskWorkload
 from nupa.programs.fio import FioError
+from tests.unit.programs.test_fio import RATE
 
 READ = DiskWorkload("read", 4096, 16, random=True)
 WRITE = DiskWorkload("write", 128 << 10, 8)
-RATE = {
-    "iops": 1000.0,
-    "bw_bytes": 4096000,
-    "runtime": 400,
-    "lat_ns": {"mean": 2500.0},
-    "clat_ns": {"percentile": {"99.000000": 9000}},
-}
 IDLE: dict[str, Any] = {"iops": 0, "bw_bytes": 0, "runtime": 0, "lat_ns": {"mean": 0}}
 
 

@@ -15,17 +15,18 @@ from nupa.programs.fio import FioError, Job
 
 JOB = Job("tcp", block_bytes=4096, depth=32, address="10.0.0.1", ramp_s=0.6, seconds=0.4)
 
+RATE = {
+    "iops": 1000.0,
+    "bw_bytes": 4096000,
+    "runtime": 400,
+    "lat_ns": {"mean": 2500.0},
+    "clat_ns": {"percentile": {"99.000000": 9000}},
+}
+
 
 def output(**changes: Any) -> str:
     """Returns the output of a client: fio's notes, the JSON, and possible last lines."""
-    written = {
-        "iops": 1000.0,
-        "bw_bytes": 4096000,
-        "runtime": 400,
-        "lat_ns": {"mean": 2500.0},
-        "clat_ns": {"percentile": {"99.000000": 9000}},
-    }
-    job = {"jobname": "tcp-client", "error": 0, "write": written, **changes}
+    job = {"jobname": "tcp-client", "error": 0, "write": RATE, **changes}
     text = json.dumps({"fio version": "fio-3.33", "jobs": [job]}, indent=2)
     return f"note: {{ both }} iodepth >= 1\n{text}\nfio: bye\n"
 

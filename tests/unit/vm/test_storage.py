@@ -30,7 +30,8 @@ from nupa.vm.storage import session
 from nupa.vm.storage.protocol import PROTOCOLS, StorageProtocol
 from nupa.vm.storage.session import StoragePlan, StorageSession
 from nupa.vm.storage.transport import TRANSPORTS, named
-from tests.unit.programs.test_disk import IDLE, RATE
+from tests.unit.programs.test_disk import IDLE
+from tests.unit.programs.test_fio import RATE
 
 from .test_demo import UP
 
