@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nupa.cli.common.argument import add_json, add_mover
 from nupa.cli.common.command import EXIT_USAGE, Subparsers, add_command, exit_by_signals, fail
 from nupa.core.mover import BETWEEN_PROCESSES
+
+if TYPE_CHECKING:
+    from nupa.measure.storage_report import StorageReport
 
 _EPILOG = """\
 Makes a fabric of two hosts and does on it:
@@ -19,12 +23,26 @@ Makes a fabric of two hosts and does on it:
          alone it takes more sizes and depths
 The last line predicts one of the programs for three real fabrics, as `nupa model predict` does.
 Takes a minute.  Exit code: 0 if all of it worked, else 1.
+
+`nupa demo storage` asks the same of programs that store data, over RDMA and over TCP on nupa_net0:
+  Ceph 16  a monitor and an OSD in memory; rados bench writes objects, reads and compares them
+  tgt      a disk, read by libiscsi's iscsi-perf over iSER and over iSCSI
+Debian's packages of them are downloaded once (115 MB), beside those of `nupa vm`.
+
+examples:
+  nupa demo
+  nupa demo --only fio --plot fio.png
+  nupa demo storage
+  nupa demo storage --quick --json | jq '.reports[].results'
 """
 
 
 def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "demo", "run real RDMA programs between two hosts, beside TCP", _EPILOG, run
+    )
+    parser.add_argument(
+        "what", nargs="?", choices=["storage"], help="measure Ceph and iSCSI instead, see below"
     )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the charts there, too: .png, .svg, .pdf"
@@ -53,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     from nupa.programs.fabric import movers, temporary_fabric
 
     exit_by_signals()
+    if args.what == "storage":
+        return _storage(args)
     try:
         if args.plot is not None:
             plot.check(args.plot)
@@ -87,3 +107,51 @@ def run(args: argparse.Namespace) -> int:
     except plot.PlotError as error:
         return fail(str(error), EXIT_USAGE)
     return 0 if found.ok else 1
+
+
+def _storage(args: argparse.Namespace) -> int:
+    """Returns 0: all was measured; 1: a step failed; 2: an option does not apply."""
+    from nupa.cli.common.text import print_json
+    from nupa.measure.storage_report import render
+    from nupa.programs.cpus import busy_cpus, load_note
+
+    for option in ("plot", "only", "mover"):
+        if getattr(args, option) is not None:
+            return fail(f"--{option} does not apply to `nupa demo storage`", EXIT_USAGE)
+    load = load_note(busy_cpus())
+    reports = _measure_storage(quick=args.quick)
+    if load:
+        reports[-1].notes.append(load)
+    if args.json:
+        print_json({"reports": [report.to_json() for report in reports]})
+    else:
+        print("\n\n".join(render(report) for report in reports))
+    return 0 if all(report.ok for report in reports) else 1
+
+
+def _measure_storage(*, quick: bool) -> list[StorageReport]:
+    """Fetches the programs, makes a fabric with interfaces, and runs the plan on it."""
+    import sys
+    import tempfile
+
+    from nupa.base.progress import Progress
+    from nupa.measure import user_storage
+    from nupa.measure.versus import network
+    from nupa.programs.fabric import temporary_fabric
+    from nupa.programs.unpacked import Unpacked
+    from nupa.vm.boot.unpacked import unpacked
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    root = unpacked("storage-bookworm.1", user_storage.PACKAGES, say, ["bookworm"])
+    plan = user_storage.QUICK if quick else user_storage.FULL
+    with (
+        tempfile.TemporaryDirectory(prefix="nupa-demo-") as directory,
+        temporary_fabric("demo-storage", 2) as fabric,
+        network(fabric.name),
+        Progress(plan.steps, beats=True) as progress,
+    ):
+        return user_storage.UserStorage(
+            plan, progress, fabric, Unpacked(root), Path(directory)
+        ).run()

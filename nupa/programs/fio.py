@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 Carrier = Literal["rdma", "tcp"]
 Role = Literal["server", "client"]
+Direction = Literal["read", "write"]
 
 #: For users, too: sections CARRIER-ROLE; the environment fills the words in braces.
 JOB_FILE = Path(__file__).with_name("rdma_tcp.fio")
@@ -77,34 +78,49 @@ def missing() -> bool:
 
 def parse(text: str) -> Rate:
     """Parses a client's JSON among fio's notes.  FioError: it has no rate."""
-    job = _job(text)
-    if job.get("error"):
-        raise FioError(f"fio's job {job.get('jobname')} ended with error {job['error']}")
-    try:
-        written = job["write"]
-        rate = Rate(
-            operations_per_s=float(written["iops"]),
-            bytes_per_s=float(written["bw_bytes"]),
-            mean_us=written["lat_ns"]["mean"] / 1e3,
-            p99_us=written["clat_ns"]["percentile"]["99.000000"] / 1e3,
-            seconds=written["runtime"] / 1e3,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise FioError(f"fio's JSON has no {error} of writes: fio 3 is needed") from error
-    if rate.operations_per_s <= 0:
-        raise FioError("fio's client wrote nothing during the measurement")
-    return rate
+    found = jobs(text)
+    if len(found) != 1:
+        raise _unexpected("JSON with one job", text)
+    return rate(found[0], "write")
 
 
-def _job(text: str) -> dict[str, Any]:
-    """Returns the only job.  The object starts with a brace alone on a line, after fio's notes."""
+def jobs(text: str) -> list[dict[str, Any]]:
+    """Returns the jobs of fio's JSON.  FioError: the text has none.
+
+    The object starts with a brace alone on a line, after fio's notes.
+    """
     start = 0 if text.startswith("{\n") else text.find("\n{\n") + 1
     try:
         found, _ = json.JSONDecoder().raw_decode(text, start)
-        (job,) = found["jobs"]
+        named: list[dict[str, Any]] = list(found["jobs"])
     except (KeyError, TypeError, ValueError) as error:
-        shown = "\n".join(f"  | {line}" for line in text.splitlines()[-8:]) or "  | (nothing)"
-        raise FioError(f"JSON with one job was expected, fio wrote:\n{shown}") from error
-    if not isinstance(job, dict):
-        raise FioError(f"fio's JSON has {type(job).__name__} where its job should be")
-    return job
+        raise _unexpected("JSON with jobs", text) from error
+    for job in named:
+        if not isinstance(job, dict):
+            raise FioError(f"fio's JSON has {type(job).__name__} where its job should be")
+    return named
+
+
+def rate(job: dict[str, Any], direction: Direction) -> Rate:
+    """Returns the rate of a job.  FioError: it failed, or has none of that direction."""
+    if job.get("error"):
+        raise FioError(f"fio's job {job.get('jobname')} ended with error {job['error']}")
+    try:
+        moved = job[direction]
+        found = Rate(
+            operations_per_s=float(moved["iops"]),
+            bytes_per_s=float(moved["bw_bytes"]),
+            mean_us=moved["lat_ns"]["mean"] / 1e3,
+            p99_us=moved["clat_ns"]["percentile"]["99.000000"] / 1e3,
+            seconds=moved["runtime"] / 1e3,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise FioError(f"fio's JSON has no {error} of {direction}s: fio 3 is needed") from error
+    if found.operations_per_s <= 0:
+        raise FioError(f"fio's job had no {direction}s during the measurement")
+    return found
+
+
+def _unexpected(what: str, text: str) -> FioError:
+    shown = "\n".join(f"  | {line}" for line in text.splitlines()[-8:]) or "  | (nothing)"
+    return FioError(f"{what} was expected, fio wrote:\n{shown}")

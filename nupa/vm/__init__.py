@@ -3,5 +3,6 @@
 
 Knows topologies, QEMU's command line, guests' processes, their agents and what they boot from;
 never what is in the segment.  `files` is what a machine keeps on disk, `boot` what guests boot
-from, `agent` runs a command in a guest, `machine` starts and stops guests.
+from, `agent` runs a command in a guest, `machine` starts and stops guests, `storage` measures
+storage between two.
 """

@@ -18,14 +18,13 @@ from nupa.fabric import Fabric
 from nupa.measure.guest_report import SIDES, GuestProgram, GuestReport, Score, Side
 from nupa.programs import iperf3, perftest
 from nupa.programs.iperf3 import Iperf3Error
-from nupa.programs.pair import NUPA, ProgramError, free_port
+from nupa.programs.pair import ProgramError, free_port
 from nupa.programs.perftest import Kind, Operation, PerftestError
 from nupa.vm.files.state import MachineState
-from nupa.vm.pair import Pair
+from nupa.vm.pair import ROOTS_PATH, Pair
 
 _FAILURES = (ProgramError, PerftestError, Iperf3Error)
 _RUN_MAX_S = 90.0  # a longer run has hung
-_ROOTS_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
 SOFT_ROCE = "soft-RoCE"
 VIRTIO = "TCP, virtio-net"
@@ -107,7 +106,7 @@ class Demo:
         soft_roce = self._step("soft-RoCE in the guests", self._soft_roce)
         for operation, kind, size, target in _PERFTEST:
             self._perftest(_comparison(operation, kind, size, target), kind, soft_roce)
-        self._tcp(self._step("nupa_net0 in the guests", self._network))
+        self._tcp(self._step("nupa_net0 in the guests", self._pair.net_up))
         self.report.elapsed_s = self._clock() - self._start_s
         return self.report
 
@@ -115,14 +114,10 @@ class Demo:
         return self.report.attempt(self._progress, label, action, _FAILURES)
 
     def _soft_roce(self) -> None:
-        if shutil.which("rdma", path=f"{os.environ.get('PATH', os.defpath)}:{_ROOTS_PATH}") is None:
+        if shutil.which("rdma", path=f"{os.environ.get('PATH', os.defpath)}:{ROOTS_PATH}") is None:
             raise ProgramError(_NO_SOFT_ROCE)
         for host in self._hosts:
             self._pair.run(host, ["sh", "-c", _SET_SOFT_ROCE])
-
-    def _network(self) -> None:
-        for host in self._hosts:
-            self._pair.run(host, [*NUPA, "net", "up"])
 
     def _perftest(self, comparison: GuestProgram, kind: Kind, soft_roce: bool) -> None:
         if kind == "lat":

@@ -10,6 +10,8 @@ from nupa.programs.pair import NUPA, ProgramPair, run
 
 Tick = Callable[[float], None]
 
+#: Commands in a guest run as root, also where a user's PATH lacks root's folders.
+ROOTS_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 _LISTENS = "nupa: the server listens"
 # Prints _LISTENS once "$@" listens on TCP port $0, in hexadecimal as in proc_net_tcp(5).
 _AWAIT_PORT = f"""\
@@ -38,10 +40,16 @@ class Pair:
         own = [] if nupa else ["env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH"]
         return [*NUPA, "vm", "run", "--name", self.machine, host, "--", *own, *argv]
 
-    def run(self, host: str, argv: Sequence[str]) -> str:
+    def run(self, host: str, argv: Sequence[str], *, deadline_s: float | None = None) -> str:
         """Returns the output of a command in a guest.  ProgramError: it failed or took too long."""
         command = self.command(host, argv, nupa=False)
-        return run(command, deadline_s=self.deadline_s, tick=self.tick).check().stdout
+        limit_s = self.deadline_s if deadline_s is None else deadline_s
+        return run(command, deadline_s=limit_s, tick=self.tick).check().stdout
+
+    def net_up(self) -> None:
+        """Makes nupa_net0 in both guests.  ProgramError: it failed."""
+        for host in self.hosts:
+            self.run(host, [*NUPA, "net", "up"])
 
     def measure(
         self, server: Sequence[str], client: Sequence[str], port: int, *, nupa: bool

@@ -14,12 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import nupa
+from nupa.programs.unpacked import Unpacked
 from nupa.vm.boot.cache import Cache
 from nupa.vm.boot.packages import Apt, check_programs, find_mirror
 
 ROOT = Path(__file__).parents[2]
-LIBRARIES = Path(nupa.__file__).parent / "lib"
 SUITES = {
     "bookworm": "Debian 12",
     "trixie": "Debian 13",
@@ -40,60 +39,19 @@ PACKAGES = (
 #: The versions that matter to a reader.
 TOLD = ("ibverbs-utils", "perftest", "iproute2", "libc6", "python3")
 
-_MULTIARCH = "lib/x86_64-linux-gnu"
 _VERSIONS = "versions.json"
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(Unpacked):
     """One suite: its unpacked packages at *root*, with the version of each."""
 
     suite: str
-    root: Path
     versions: dict[str, str]
 
     @property
     def name(self) -> str:
         return SUITES[self.suite]
-
-    @property
-    def libraries(self) -> list[Path]:
-        """Its folders of libraries: before Debian 13, libc's is not below /usr."""
-        found = (self.root / "usr" / _MULTIARCH, self.root / _MULTIARCH)
-        return [path for path in found if path.is_dir()]
-
-    def command(self, program: str, *arguments: str, ours: bool = True) -> list[str]:
-        """Returns the command line of one of its programs, over our libraries or its own."""
-        path = self.program(program)
-        folders = ":".join(map(str, [*([LIBRARIES] if ours else []), *self.libraries]))
-        loader = self.library("ld-linux-x86-64.so.2")
-        return [str(loader), "--argv0", program, "--library-path", folders, str(path), *arguments]
-
-    def python(self, *arguments: str, ours: bool = True, preload: Path | None = None) -> list[str]:
-        """Returns the command line of its Python, which has its pyverbs.
-
-        *preload*: one of its own libraries, for this Python alone.
-        """
-        version = "python" + ".".join(self.versions["python3"].split(".")[:2])
-        usr = self.root / "usr"
-        env = [f"PYTHONHOME={usr}", f"PYTHONPATH={usr / 'lib/python3/dist-packages'}"]
-        shell = ["sh", "-c", 'LD_PRELOAD="$0:$LD_PRELOAD" exec "$@"', str(preload)]
-        command = self.command(version, "-B", *arguments, ours=ours)
-        return ["env", *env, *(shell if preload else []), *command]
-
-    def program(self, name: str) -> Path:
-        found = [
-            path
-            for folder in ("bin", "sbin")
-            if (path := self.root / "usr" / folder / name).exists()
-        ]
-        assert found, f"{self.name} has no {name}"
-        return found[0]
-
-    def library(self, name: str) -> Path:
-        found = [path for folder in self.libraries if (path := folder / name).exists()]
-        assert found, f"{self.name} has no {name}"
-        return found[0]
 
 
 def fetch(suite: str, progress: Callable[[str], None]) -> Release:
@@ -113,7 +71,7 @@ def fetch(suite: str, progress: Callable[[str], None]) -> Release:
             (path / _VERSIONS).write_text(json.dumps(versions))
 
         root = store.entry(f"{suite}-{_digest(versions)}", make)
-    return Release(suite, root, versions)
+    return Release(root, suite, versions)
 
 
 def _folder() -> Path:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from nupa.programs.unpacked import LIBRARIES
 from tests.abi import test_helpers, test_layout, test_rdmacm, test_symbols
-from tests.distributions.release import LIBRARIES, Release
+from tests.distributions.release import Release
 
 pytestmark = pytest.mark.timeout(600)  # the first test of a release downloads it
 

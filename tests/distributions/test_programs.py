@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.distributions.release import LIBRARIES, Release
+from nupa.programs.unpacked import LIBRARIES
+from tests.distributions.release import Release
 from tests.programs.rdmacm.cm_stage import SERVER, port, start
 from tests.programs.stage import Stage, sizes_of
 

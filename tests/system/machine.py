@@ -229,9 +229,12 @@ class Machine:
 
     def _take_down(self) -> None:
         self.nupa("vm", "down", "--force").check()
+        assert self.left() == []
+
+    def left(self) -> list[str]:
+        """Returns folders and files of machines, and guests that run: after their end, none."""
         left = [str(path) for path in (*self._run.iterdir(), *self._segments.iterdir())]
-        left += [str(each) for host in self.hosts for each in self._qemus(host)]
-        assert left == []
+        return left + [str(each) for host in self.hosts for each in self._qemus(host)]
 
     def _qemus(self, host: str) -> list[object]:
         folder = self._run / f"nupa-vm-{self.name}"

@@ -45,6 +45,17 @@ def add_json(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 
+def add_boot_timeout(parser: argparse._ActionsContainer) -> None:
+    """Adds --timeout, of a guest's start."""
+    parser.add_argument(
+        "--timeout",
+        type=seconds(86400),
+        default=120.0,
+        metavar="SECONDS",
+        help="wait this long for a guest to boot (default: 120)",
+    )
+
+
 def add_program(parser: argparse.ArgumentParser, *, on_host: bool = True) -> None:
     """Adds the program to run, behind options and HOST; command_of() reads it.
 

@@ -6,15 +6,16 @@ from __future__ import annotations
 import argparse
 
 from nupa.cli.common.argument import (
+    add_boot_timeout,
     add_fabric,
     add_json,
     add_mover,
     add_program,
     command_of,
-    seconds,
     size,
 )
 from nupa.cli.common.command import Subparsers, add_command, exit_by_signals
+from nupa.cli.vm import storage
 from nupa.core.mover import Mover
 
 _NAME_HELP = "use this machine and its fabric (default: NUPA_FABRIC, else `vm`, or the only one)"
@@ -103,7 +104,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "vm",
-        "run virtual machines on a fabric: up, run, shell, ls, log, start, down, demo",
+        "run virtual machines on a fabric: up, run, shell, ls, log, start, down, demo, storage",
         _EPILOG,
     )
     _add_name(parser)
@@ -140,26 +141,17 @@ def add_parser(subparsers: Subparsers) -> None:
     start = add_command(verbs, "start", "start a dead guest again", _START_EPILOG, _start)
     start.add_argument("host", metavar="HOST", help="name or number of the guest's host")
     _add_name(start)
-    _add_timeout(start)
+    add_boot_timeout(start)
     down = add_command(verbs, "down", "end the guests, remove the fabric", _DOWN_EPILOG, _down)
     # Not the only one: a machine to take down must be meant.
     add_fabric(down, "name the machine (default: vm)", "--name", positional=True)
     down.add_argument("--force", action="store_true", help="end it even if commands run in it")
     _add_demo(verbs)
+    storage.add_parser(verbs)
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
     add_fabric(parser, _NAME_HELP, "--name")
-
-
-def _add_timeout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--timeout",
-        type=seconds(86400),
-        default=120.0,
-        metavar="SECONDS",
-        help="wait this long for a guest to boot (default: 120)",
-    )
 
 
 def _add_up(verbs: Subparsers) -> None:
@@ -193,7 +185,7 @@ def _add_up(verbs: Subparsers) -> None:
     parser.add_argument(
         "--qemu", metavar="PATH", help="run this qemu-system-x86_64 (default: a downloaded one)"
     )
-    _add_timeout(parser)
+    add_boot_timeout(parser)
 
 
 def _add_demo(verbs: Subparsers) -> None:
@@ -205,7 +197,7 @@ def _add_demo(verbs: Subparsers) -> None:
     parser.add_argument("--keep", action="store_true", help="leave the machine up afterwards")
     add_fabric(parser, "name machine and fabric (default: demo)", "--name")
     parser.add_argument("--qemu", metavar="PATH", help="run this QEMU, as with `nupa vm up`")
-    _add_timeout(parser)
+    add_boot_timeout(parser)
 
 
 def _add_inside(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -59,11 +59,12 @@ def kernel_arguments(host: str, kind: str, size_bytes: int) -> str:
     return f"{_ARGUMENTS} nupa.host={host} nupa.kind={kind} nupa.bytes={size_bytes}"
 
 
-def prepare(qemu: str | Path | None, progress: Progress) -> BootFiles:
+def prepare(qemu: str | Path | None, progress: Progress, modules: Sequence[str] = ()) -> BootFiles:
     """Returns the files that guests boot from, and downloads those that are not cached.
 
     *qemu*: a program to use instead of the downloaded one.  If None, and none can be downloaded,
     one in PATH is used.  With a full cache, no network is needed.  *progress* gets lines meanwhile.
+    *modules*: more modules of the kernel that guests can load, beside those of initramfs.LATER.
 
     LocalError: the machine is not x86-64 (ENOTSUP), apt is missing, or *qemu* is not QEMU;
     FabricError: nothing can be downloaded, or the cache is damaged.
@@ -78,8 +79,8 @@ def prepare(qemu: str | Path | None, progress: Progress) -> BootFiles:
     with ExitStack() as stack:
         apt = _OneApt(store, stack, progress)
         argv, version = _own_qemu(str(qemu)) if qemu else _find_qemu(store, apt, progress)
-        kernel, release, modules = _find_kernel(store, apt)
-    image = _find_initramfs(store, release, modules)
+        kernel, release, tree = _find_kernel(store, apt)
+    image = _find_initramfs(store, release, tree, modules)
     return BootFiles(argv, version, kernel, image, release)
 
 
@@ -210,7 +211,7 @@ def _damaged(root: Path, missing: str) -> FabricError:
     )
 
 
-def _find_initramfs(store: cache.Cache, release: str, modules: Path) -> Path:
+def _find_initramfs(store: cache.Cache, release: str, tree: Path, modules: Sequence[str]) -> Path:
     try:
         program = _GUEST.read_bytes()
     except FileNotFoundError:
@@ -218,10 +219,10 @@ def _find_initramfs(store: cache.Cache, release: str, modules: Path) -> Path:
             f"{_GUEST}, the first program of guests, is missing: build NUPA again (`make build`)",
             errno.ENOENT,
         ) from None
-    key = hashlib.sha256(repr((release, initramfs.content_id())).encode() + program)
+    key = hashlib.sha256(repr((release, initramfs.content_id(modules))).encode() + program)
 
     def make(path: Path) -> None:
-        path.write_bytes(initramfs.build(program, modules))
+        path.write_bytes(initramfs.build(program, tree, modules))
 
     image = store.entry(f"initramfs-{key.hexdigest()[:16]}", make)
     store.keep_newest("initramfs-*")

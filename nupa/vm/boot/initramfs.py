@@ -12,7 +12,7 @@ import errno
 import lzma
 import stat
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -206,21 +206,25 @@ def cpio(files: Iterable[tuple[str, int, bytes]]) -> bytes:
     return bytes(archive)
 
 
-def content_id() -> str:
+def content_id(more: Sequence[str] = ()) -> str:
     """Returns a text that changes when build() makes another archive of the same input."""
-    return repr((_FORMAT, BOOT, LATER, _ALIASES))
+    return repr((_FORMAT, BOOT, (*LATER, *more), _ALIASES))
 
 
-def build(program: bytes, tree: Path) -> bytes:
-    """Makes the initramfs of *program*, from csrc/guest, and *tree*, the kernel's modules."""
-    modules = read_modules(tree, (*BOOT, *LATER))
+def build(program: bytes, tree: Path, more: Sequence[str] = ()) -> bytes:
+    """Makes the initramfs of *program*, from csrc/guest, and *tree*, the kernel's modules.
+
+    *more*: modules that are loaded when a user asks, beside LATER.
+    """
+    later = (*LATER, *more)
+    modules = read_modules(tree, (*BOOT, *later))
     folder, file = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644
     files = [
         ("dev", folder, b""),
         (_FOLDER, folder, b""),
         (_PROGRAM, file | 0o111, program),
         (_INIT, stat.S_IFLNK | 0o777, _PROGRAM.encode()),
-        (_LIST, file, module_list(modules, BOOT, LATER).encode()),
+        (_LIST, file, module_list(modules, BOOT, later).encode()),
     ]
     files += [(f"{_FOLDER}/{each.name}.ko", file, each.data) for each in modules.values()]
     return cpio(files)

@@ -5,40 +5,36 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from nupa.programs.pair import free_port
-from tests.ecosystem.lab import DEADLINE_S, Lab
+from nupa.programs.tgt import INITIATOR, TgtPlace, TgtTarget
+from tests.ecosystem.lab import Lab
 from tests.programs.needs import needs
-
-INITIATOR = "iqn.2026-11.test:initiator"
-TARGET = "iqn.2026-11.test:disk"
 
 
 @contextmanager
 def target(fabric: Lab, folder: Path) -> Iterator[str]:
     """Yields the URL of a disk of 4 MiB that a tgtd under plain `nupa run` serves."""
-    port, tcp = free_port(), free_port()
-    (folder / "disk").write_bytes(os.urandom(4 << 20))
-    env = {"TGT_IPC_SOCKET": str(folder / "tgt")}
-    portals = "--iscsi", f"portal=127.0.0.1:{tcp}", "--iser", f"port={port},pool_sz_mb=16"
-    tgtd = [needs("tgtd", "tgt"), "-f", "-d", "1", *portals]
-    tgtadm = [needs("tgtadm", "tgt"), "--lld", "iser", "--tid", "1"]
-    with fabric.start(fabric.on(None, *tgtd), env) as server:
-        server.wait_said("work_timer_start(181) started", DEADLINE_S)
-        for words in (
-            f"--op new --mode target -T {TARGET}",
-            f"--op new --mode logicalunit --lun 1 -b {folder / 'disk'}",
-            "--op bind --mode target -I ALL",
-            f"--op bind --mode target -Q {INITIATOR}",
-        ):
-            fabric.must([*tgtadm, *words.split()], env=env)
-        yield f"iser://127.0.0.1:{port}/{TARGET}/1"
-        assert server.running, server.outcome().describe()
+    place = TgtPlace("127.0.0.1", free_port(), free_port())
+    disk = folder / "disk"
+    disk.write_bytes(os.urandom(4 << 20))
+    programs = {name: needs(name, "tgt") for name in ("tgtd", "tgtadm")}
+
+    def serve(argv: Sequence[str]) -> list[str]:
+        words = fabric.on(None, programs[argv[0]], *argv[1:])
+        return ["env", *(f"{key}={value}" for key, value in fabric.env.items()), *words]
+
+    def admin(argv: Sequence[str]) -> list[str]:
+        return [programs[argv[0]], *argv[1:]]
+
+    with TgtTarget(serve, admin, "iser", place, disk, folder / "tgt") as tgtd:
+        yield place.url("iser")
+        assert tgtd.server.running, tgtd.server.outcome().describe()
 
 
 @pytest.mark.parametrize(

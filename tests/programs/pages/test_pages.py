@@ -71,6 +71,8 @@ NOT_RUN = {
     ("docs/trunk.md", "--ssh"): "tests/trunk/test_start.py",
     ("docs/trunk.md", "srun"): "tests/trunk/test_start.py",
     ("docs/trunk.md", "mpirun"): "tests/trunk/test_programs.py",
+    ("docs/storage.md", "nupa vm storage nvme"): "tests/system/test_storage.py: it needs guests",
+    ("docs/storage.md", "nupa demo storage"): "tests/ecosystem/test_storage.py",
     ("docs/vm.md", "nupa vm up"): "it needs guests",
     ("docs/vm.md", "ib_send_lat -R"): "it needs guests",
 }

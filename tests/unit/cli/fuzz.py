@@ -13,6 +13,7 @@ from nupa.cli import build_parser
 PARSED_ONLY = (
     *("capture", "demo", "dissector", "doctor", "fabric transactions", "fm serve", "man", "perf"),
     *("model calibrate", "model sweep", "model validate", "net up", "serve", "top", "vm demo"),
+    "vm storage",
     *("vm start", "vm up"),
 )
 # Options, and their abbreviations, that never end or make network namespaces.

@@ -15,17 +15,18 @@ from nupa.programs.fio import FioError, Job
 
 JOB = Job("tcp", block_bytes=4096, depth=32, address="10.0.0.1", ramp_s=0.6, seconds=0.4)
 
+RATE = {
+    "iops": 1000.0,
+    "bw_bytes": 4096000,
+    "runtime": 400,
+    "lat_ns": {"mean": 2500.0},
+    "clat_ns": {"percentile": {"99.000000": 9000}},
+}
+
 
 def output(**changes: Any) -> str:
     """Returns the output of a client: fio's notes, the JSON, and possible last lines."""
-    written = {
-        "iops": 1000.0,
-        "bw_bytes": 4096000,
-        "runtime": 400,
-        "lat_ns": {"mean": 2500.0},
-        "clat_ns": {"percentile": {"99.000000": 9000}},
-    }
-    job = {"jobname": "tcp-client", "error": 0, "write": written, **changes}
+    job = {"jobname": "tcp-client", "error": 0, "write": RATE, **changes}
     text = json.dumps({"fio version": "fio-3.33", "jobs": [job]}, indent=2)
     return f"note: {{ both }} iodepth >= 1\n{text}\nfio: bye\n"
 
@@ -71,16 +72,16 @@ def test_a_rate_is_read_from_between_what_else_fio_says() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", r"JSON with one job was expected, fio wrote:\n  \| \(nothing\)"),
+        ("", r"JSON with jobs was expected, fio wrote:\n  \| \(nothing\)"),
         ("fio: connect: refused\n", r"(?s)expected.*connect: refused"),
         ('{\n"jobs": []}', "JSON with one job was expected"),
         ('{\n"jobs": [7]}', "has int where its job should be"),
-        ("[\n{\n", "JSON with one job was expected"),
+        ("[\n{\n", "JSON with jobs was expected"),
         (output(error=32), "tcp-client ended with error 32"),
         (output(write={}), "has no 'iops' of writes: fio 3 is needed"),
         (output(write={"iops": "many"}), "of writes"),
         (output(write=None), "of writes"),
-        (output().replace("1000.0", "0.0"), "wrote nothing during"),
+        (output().replace("1000.0", "0.0"), "had no writes during"),
     ],
 )
 def test_what_is_no_measurement_is_refused_with_what_it_is(text: str, said: str) -> None:

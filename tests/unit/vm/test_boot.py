@@ -69,6 +69,17 @@ def test_a_full_cache_is_all_that_is_needed(cache: Path) -> None:
     assert boot.prepare(None, pytest.fail) == files
 
 
+def test_more_modules_make_another_initramfs(cache: Path) -> None:
+    modules = cache / "linux.1/usr/lib/modules" / RELEASE / "kernel"
+    put(modules / "nvmet-rdma.ko.xz", lzma.compress(module_bytes("depends=")))
+    usual = boot.prepare(None, pytest.fail).initramfs
+    more = boot.prepare(None, pytest.fail, ["nvmet_rdma"]).initramfs
+    assert b"nupa/nvmet_rdma.ko" not in usual.read_bytes()
+    assert b"later nvmet_rdma\n" in more.read_bytes()
+    with pytest.raises(LocalError, match="has no module absent"):
+        boot.prepare(None, pytest.fail, ["absent"])
+
+
 def test_another_program_makes_another_initramfs(cache: Path, tmp_path: Path) -> None:
     first = boot.prepare(None, pytest.fail).initramfs
     put(tmp_path / "nupa-guest", b"built again")

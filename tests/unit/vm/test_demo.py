@@ -70,6 +70,9 @@ class Guests:
         assert (name, hosts) == ("demo", ("host0", "host1"))
         return self
 
+    def net_up(self) -> None:
+        self.run("host0", ["net up"])
+
     def run(self, host: str, argv: Sequence[str]) -> str:
         self.ran.append((host, argv[-1]))
         if any(word in " ".join(argv) for word in self.broken):
