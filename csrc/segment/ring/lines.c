@@ -46,43 +46,30 @@ static int read_tail(struct nupa_fabric *fabric, uint64_t ring, uint64_t *tail)
 	return 0;
 }
 
-/* Adds those of the ring from slot to peer to those of the host that it leads to. */
-static int add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer,
-		    struct nupa_lines_info *by_host)
+int nupa_lines_add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer,
+			struct nupa_flow *flows)
 {
 	const struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
 	const uint64_t ring =
 	    nupa_arena_offset(fabric, slot) + map.rings_off + (uint64_t)peer * map.ring_stride;
 	const uint64_t n_lines = fabric->geometry.ring_lines;
 	struct nupa_ring_header header;
+	struct nupa_flow *flow;
 	uint64_t tail;
 	int rc = nupa_fabric_read(fabric, ring, &header, sizeof(header));
 
+	/* The host that it leads to. */
 	if (rc || !header.consumer || header.consumer > fabric->geometry.n_hosts)
 		return rc;
 	rc = read_tail(fabric, ring, &tail);
-	if (rc)
+	if (rc || !tail)
 		return rc;
-	by_host[header.consumer - 1].first += tail < n_lines ? tail : n_lines;
-	by_host[header.consumer - 1].again += tail < n_lines ? 0 : tail - n_lines;
+	flow = &flows[header.consumer - 1];
+	nupa_store_relaxed(&flow->lines_first,
+			   flow->lines_first + (tail < n_lines ? tail : n_lines));
+	nupa_store_relaxed(&flow->lines_again,
+			   flow->lines_again + (tail < n_lines ? 0 : tail - n_lines));
 	return 0;
-}
-
-int nupa_lines_add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer,
-			struct nupa_flow *flows)
-{
-	struct nupa_lines_info found[NUPA_HOSTS_MAX] = { 0 };
-	int rc = add_ring(fabric, slot, peer, found);
-
-	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
-		if (!found[host].first)
-			continue;
-		nupa_store_relaxed(&flows[host].lines_first,
-				   flows[host].lines_first + found[host].first);
-		nupa_store_relaxed(&flows[host].lines_again,
-				   flows[host].lines_again + found[host].again);
-	}
-	return rc;
 }
 
 void nupa_lines_add_rings(struct nupa_fabric *fabric, uint32_t slot, struct nupa_flow *flows)
