@@ -13,7 +13,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import nupa
 from nupa.base.errors import FabricError, LocalError, NupaError
 from nupa.vm.boot import cache, initramfs, packages
+from nupa.vm.modules import build
 
 Progress = Callable[[str], None]
 
@@ -59,11 +60,12 @@ def kernel_arguments(host: str, kind: str, size_bytes: int) -> str:
     return f"{_ARGUMENTS} nupa.host={host} nupa.kind={kind} nupa.bytes={size_bytes}"
 
 
-def prepare(qemu: str | Path | None, progress: Progress) -> BootFiles:
+def prepare(qemu: str | Path | None, progress: Progress, *, modules: bool = False) -> BootFiles:
     """Returns the files that guests boot from, and downloads those that are not cached.
 
     *qemu*: a program to use instead of the downloaded one.  If None, and none can be downloaded,
-    one in PATH is used.  With a full cache, no network is needed.  *progress* gets lines meanwhile.
+    one in PATH is used.  *modules*: NUPA's kernel modules are built and put into the initramfs.
+    With a full cache, no network is needed.  *progress* gets lines meanwhile.
 
     LocalError: the machine is not x86-64 (ENOTSUP), apt is missing, or *qemu* is not QEMU;
     FabricError: nothing can be downloaded, or the cache is damaged.
@@ -78,8 +80,9 @@ def prepare(qemu: str | Path | None, progress: Progress) -> BootFiles:
     with ExitStack() as stack:
         apt = _OneApt(store, stack, progress)
         argv, version = _own_qemu(str(qemu)) if qemu else _find_qemu(store, apt, progress)
-        kernel, release, modules = _find_kernel(store, apt)
-    image = _find_initramfs(store, release, modules)
+        kernel, release, tree = _find_kernel(store, apt)
+        own = build.build(store, apt, release, progress) if modules else {}
+    image = _find_initramfs(store, release, tree, own)
     return BootFiles(argv, version, kernel, image, release)
 
 
@@ -210,7 +213,7 @@ def _damaged(root: Path, missing: str) -> FabricError:
     )
 
 
-def _find_initramfs(store: cache.Cache, release: str, modules: Path) -> Path:
+def _find_initramfs(store: cache.Cache, release: str, tree: Path, own: Mapping[str, bytes]) -> Path:
     try:
         program = _GUEST.read_bytes()
     except FileNotFoundError:
@@ -219,9 +222,11 @@ def _find_initramfs(store: cache.Cache, release: str, modules: Path) -> Path:
             errno.ENOENT,
         ) from None
     key = hashlib.sha256(repr((release, initramfs.content_id())).encode() + program)
+    if own:
+        key.update(repr(build.USERS).encode() + b"".join(own.values()))
 
     def make(path: Path) -> None:
-        path.write_bytes(initramfs.build(program, modules))
+        path.write_bytes(initramfs.build(program, tree, own, build.USERS if own else ()))
 
     image = store.entry(f"initramfs-{key.hexdigest()[:16]}", make)
     store.keep_newest("initramfs-*")

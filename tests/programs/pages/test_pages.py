@@ -71,6 +71,7 @@ NOT_RUN = {
     ("docs/trunk.md", "--ssh"): "tests/trunk/test_start.py",
     ("docs/trunk.md", "srun"): "tests/trunk/test_start.py",
     ("docs/trunk.md", "mpirun"): "tests/trunk/test_programs.py",
+    ("docs/kernel.md", "nupa vm up"): "tests/system/test_kernel.py",
     ("docs/vm.md", "nupa vm up"): "it needs guests",
     ("docs/vm.md", "ib_send_lat -R"): "it needs guests",
 }
