@@ -12,6 +12,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 DISTRIBUTIONS_ARGS ?=
 FUZZ_SECONDS ?= 20
+KDIR ?= /lib/modules/$(shell uname -r)/build
 
 # Folders are listed too: one changes when a file of it comes or goes.
 C_TREE := $(shell find csrc benchmarks/csrc -not -name '.*' 2>/dev/null)
@@ -25,7 +26,7 @@ PYTHON_FLAG = -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench soak build man format lint style tidy sanitize check-c test-c test-py smoke \
-	test-vm test-distributions rxe-captures check-fresh check-arm clean
+	test-vm test-distributions rxe-captures modules check-fresh check-arm clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 20
@@ -64,6 +65,13 @@ soak: $(BUILD)/packages.test $(BUILD)/built ## ten minutes of checked traffic wh
 		--output-on-failure --no-tests=error
 
 build: $(BUILD)/built.dev ## .venv/bin/nupa, nupa/_engine, _model, libibverbs.so.1, C tests, raw benchmarks
+
+# For a machine's own ivshmem or CXL memory: docs/kernel.md.
+modules: ## kernel modules for the running kernel, or for KDIR=...: build/modules/*.ko; they taint it
+	@rm -rf $(BUILD)/modules && mkdir -p $(BUILD)/modules
+	@cp -r $(addprefix csrc/,abi base engine kernel netdev packet region segment wire) $(BUILD)/modules
+	@cp csrc/kernel/Kbuild $(BUILD)/modules
+	$(MAKE) -C $(KDIR) M=$(abspath $(BUILD)/modules) modules
 
 man: $(VENV)/installed.dev $(BUILD)/built ## manual pages, from --help: man nupa, man nupa-run
 	$(BIN)/nupa man

@@ -6,7 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#ifndef container_of
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#endif
 
 struct nupa_list {
 	struct nupa_list *next, *prev;

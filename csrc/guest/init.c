@@ -147,6 +147,8 @@ static const struct step steps[] = {
 	  "the machine's / must be exported as " ROOT_TAG ", and its files be readable for QEMU" },
 	{ "doorbell", init_bell, "" },
 	{ "network", init_network, "the kernel lacks virtio_net, or [guests] network is wrong" },
+	{ "kernel's attachment", init_attach,
+	  "see the kernel's lines above; `nupa vm up` without --modules does without it" },
 };
 
 static _Noreturn void power_off(void)

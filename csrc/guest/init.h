@@ -49,6 +49,7 @@ int init_ivshmem(struct guest *guest);
 int init_bell(struct guest *guest); /* always 0: without a doorbell processes poll */
 int init_root(struct guest *guest);
 int init_network(struct guest *guest);
+int init_attach(struct guest *guest);
 
 /* Gives the doorbell to processes that ask.  Returns -errno when that ends. */
 int bell_serve(const struct guest *guest);
@@ -58,5 +59,7 @@ void init_refresh(void);
 
 /* Loads a module of the list in *dir* after the modules that it needs: 0 or -errno. */
 int module_load(const char *dir, const char *name);
+/* The same, with parameters of the module itself. */
+int module_load_with(const char *dir, const char *name, const char *parameters);
 
 #endif

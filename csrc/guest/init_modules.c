@@ -62,7 +62,7 @@ static bool next_line(char **list, struct line *line)
 }
 
 /* Loads one module that may be there already: 0 or -errno. */
-static int insert(const char *dir, const char *name)
+static int insert(const char *dir, const char *name, const char *parameters)
 {
 	char path[PATH_MAX];
 
@@ -73,19 +73,19 @@ static int insert(const char *dir, const char *name)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	int error = syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST ? -errno : 0;
+	int error = syscall(SYS_finit_module, fd, parameters, 0) && errno != EEXIST ? -errno : 0;
 	close(fd);
 	return error;
 }
 
 /* The module of a line and all modules that it needs. */
-static int insert_line(const char *dir, const struct line *line)
+static int insert_line(const char *dir, const struct line *line, const char *parameters)
 {
 	int error = 0;
 
 	for (char *const *need = &line->words[2]; *need && !error; need++)
-		error = insert(dir, *need);
-	return error ? error : insert(dir, line->words[1]);
+		error = insert(dir, *need, "");
+	return error ? error : insert(dir, line->words[1], parameters);
 }
 
 int init_modules(struct guest *guest)
@@ -101,7 +101,7 @@ int init_modules(struct guest *guest)
 	while (next_line(&list, &line)) {
 		if (strcmp(line.words[0], "boot") != 0)
 			continue;
-		error = insert_line(MODULES_DIR, &line);
+		error = insert_line(MODULES_DIR, &line, "");
 		if (error) {
 			errno = -error;
 			return guest_fails(guest, "cannot load the module %s", line.words[1]);
@@ -119,7 +119,7 @@ static bool same_name(const char *a, const char *b)
 	return *a == *b;
 }
 
-int module_load(const char *dir, const char *name)
+int module_load_with(const char *dir, const char *name, const char *parameters)
 {
 	char memory[LIST_BYTES_MAX + 1], *list = memory, wanted[64];
 	struct line line;
@@ -133,9 +133,14 @@ int module_load(const char *dir, const char *name)
 		if (!same_name(line.words[1], wanted))
 			continue;
 		if (!alias)
-			return insert_line(dir, &line);
+			return insert_line(dir, &line, parameters);
 		if (line.words[2])
 			snprintf(wanted, sizeof(wanted), "%s", line.words[2]);
 	}
 	return error ? error : -ENOENT;
+}
+
+int module_load(const char *dir, const char *name)
+{
+	return module_load_with(dir, name, "");
 }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -37,19 +38,22 @@ static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 	const uint32_t n_hosts = fabric->geometry.n_hosts;
 	const struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
 	const uint64_t at = nupa_arena_offset(fabric, index);
-	struct nupa_flow flows[NUPA_HOSTS_MAX];
+	/* Without memory they are lost, as where a reaper dies. */
+	struct nupa_flow *flows = host < n_hosts ? calloc(n_hosts, sizeof(*flows)) : NULL;
 	struct nupa_hw_counters hw;
 
-	if (host >= n_hosts ||
-	    nupa_fabric_read(fabric, at + map.flows_off, flows, n_hosts * sizeof(flows[0])))
-		memset(flows, 0, sizeof(flows));
-	nupa_lines_add_rings(fabric, index, flows);
+	if (flows && nupa_fabric_read(fabric, at + map.flows_off, flows, n_hosts * sizeof(*flows)))
+		memset(flows, 0, n_hosts * sizeof(*flows));
+	if (flows)
+		nupa_lines_add_rings(fabric, index, flows);
 	if (nupa_fabric_read(fabric, at + map.hw_off, &hw, sizeof(hw)))
 		memset(&hw, 0, sizeof(hw));
 	nupa_fabric_clear_arena(fabric, index);
 	if (host >= n_hosts)
 		return;
 	add_to_past_hw(fabric, host, &hw);
+	if (!flows)
+		return;
 	for (uint32_t peer = 0; peer < n_hosts; peer++) {
 		struct nupa_flow *sum = nupa_past_flow(fabric, host, peer);
 
@@ -62,8 +66,9 @@ static void retire_counters(struct nupa_fabric *fabric, uint32_t index)
 		nupa_fetch_add_seq(&sum->lines_first, flows[peer].lines_first);
 		nupa_fetch_add_seq(&sum->lines_again, flows[peer].lines_again);
 	}
-	nupa_past_flush(fabric, nupa_past_flow(fabric, host, 0), n_hosts * sizeof(flows[0]));
+	nupa_past_flush(fabric, nupa_past_flow(fabric, host, 0), n_hosts * sizeof(*flows));
 	nupa_past_flush(fabric, nupa_past_hw(fabric, host), sizeof(hw));
+	free(flows);
 }
 
 /* A copy to or from a region of the slot with this index is announced. */

@@ -11,8 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* random(4): /proc/sys/kernel/random/boot_id is another one for each boot.  FNV-1a; 0: not known.
- */
 static uint64_t pretended_id;
 
 void nupa_kernel_pretend(uint64_t id)
@@ -20,9 +18,18 @@ void nupa_kernel_pretend(uint64_t id)
 	pretended_id = id;
 }
 
+uint64_t nupa_kernel_id_of(const char text[NUPA_BOOT_ID_CHARS])
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+
+	for (size_t i = 0; i < NUPA_BOOT_ID_CHARS; i++)
+		hash = (hash ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
+	return hash ? hash : 1;
+}
+
+/* random(4): /proc/sys/kernel/random/boot_id is another one for each boot. */
 uint64_t nupa_kernel_id(void)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 	char text[64];
 	ssize_t n;
 	int fd;
@@ -34,11 +41,7 @@ uint64_t nupa_kernel_id(void)
 		return 0;
 	n = read(fd, text, sizeof(text));
 	close(fd);
-	if (n < 36)
-		return 0;
-	for (ssize_t i = 0; i < 36; i++)
-		hash = (hash ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
-	return hash ? hash : 1;
+	return n < NUPA_BOOT_ID_CHARS ? 0 : nupa_kernel_id_of(text);
 }
 
 uint32_t nupa_pid_namespace(void)

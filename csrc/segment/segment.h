@@ -130,6 +130,9 @@ static inline bool nupa_fabric_incoherent(const struct nupa_fabric *fabric)
 
 /* Another number for each boot of each machine; 0: there is no /proc to say it. */
 uint64_t nupa_kernel_id(void);
+/* Of the text that says it (boot_id, random(4)). */
+#define NUPA_BOOT_ID_CHARS 36
+uint64_t nupa_kernel_id_of(const char text[NUPA_BOOT_ID_CHARS]);
 /* For tests: what it says from now on in this process; 0: the truth. */
 void nupa_kernel_pretend(uint64_t id);
 /* The pid namespace of this process, a number that is not 0; 0: there is no /proc to say it. */

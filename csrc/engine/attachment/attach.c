@@ -85,6 +85,7 @@ static int prepare_slot(struct nupa_engine *engine)
 	slot->doorbell = engine->rings ? nupa_bell_number(fabric) : 0;
 	slot->asleep = 0;
 	slot->hazard = 0;
+	nupa_store_relaxed(&slot->gsi_qpn, 0);
 	slot->n_lanes = 0;
 	memset(slot->lanes, 0, sizeof(slot->lanes));
 	nupa_contacts_clear(fabric, engine->slot_index);

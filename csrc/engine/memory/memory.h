@@ -24,6 +24,7 @@ enum nupa_mr_kind {
 	NUPA_MR_ON_DEMAND, /* memory that may come and go: the kernel is asked at each access */
 	NUPA_MR_NULL,      /* reads zeros, swallows what is written */
 	NUPA_MR_WINDOW,    /* a memory window's binding: for remote keys alone */
+	NUPA_MR_FAST,      /* memory of a fast registration (fast.c) */
 	NUPA_MR_DEVICE,    /* a DM's place in the table: it has no key that fits any PD */
 };
 
@@ -166,6 +167,14 @@ enum ibv_wc_status nupa_mw_execute(struct nupa_qp *qp, const struct nupa_wqe *wq
 int nupa_mw_fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, struct ibv_mw *mw, uint32_t rkey,
 		     const struct ibv_mw_bind_info *info);
 
+/* fast.c: a region that work requests of this opcode register; not of enum ibv_wr_opcode. */
+#define NUPA_WR_FAST_REG 30u
+#define NUPA_WC_FAST_REG 100u
+struct ibv_mr *nupa_alloc_fast_mr(struct ibv_pd *pd, void *memory);
+/* Fills in the registration: 0 or the errno that posting it gives; and in its turn. */
+int nupa_mr_fast_fill_wqe(const struct nupa_qp *qp, struct nupa_wqe *wqe, uint32_t key,
+			  const struct ibv_mw_bind_info *info);
+enum ibv_wc_status nupa_mr_fast_execute(struct nupa_qp *qp, const struct nupa_wqe *wqe);
 /* domain.c: puts memory of the parent domain's own in the place of a ring that was mapped, if it
  * has an allocator: 0 or ENOMEM. */
 enum nupa_buffer_type { NUPA_BUFFER_CQ = 1, NUPA_BUFFER_SQ, NUPA_BUFFER_RQ, NUPA_BUFFER_SRQ };

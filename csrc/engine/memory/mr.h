@@ -49,6 +49,8 @@ static inline bool nupa_mr_same_pd(const struct nupa_mr *mr, const struct nupa_q
 /* Makes a region known, all of it but its key filled in: 0 or ENOMEM. */
 int nupa_mr_register(struct nupa_mr *mr);
 
+/* null_mr.c: the memory of null regions, to be read or written. */
+uint8_t *nupa_mr_void(bool to_write);
 /* dmabuf.c: unmaps it, and lets go of its file; NULL: nothing. */
 void nupa_dmabuf_release(struct nupa_dmabuf *buf);
 

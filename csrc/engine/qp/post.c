@@ -12,7 +12,7 @@ const uint32_t nupa_opcodes_of_type[16] = {
 		       1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_RDMA_READ |
 		       1u << IBV_WR_ATOMIC_CMP_AND_SWP | 1u << IBV_WR_ATOMIC_FETCH_AND_ADD |
 		       1u << IBV_WR_LOCAL_INV | 1u << IBV_WR_SEND_WITH_INV | 1u << IBV_WR_BIND_MW |
-		       1u << IBV_WR_ATOMIC_WRITE | 1u << IBV_WR_FLUSH,
+		       1u << IBV_WR_ATOMIC_WRITE | 1u << IBV_WR_FLUSH | 1u << NUPA_WR_FAST_REG,
 	[IBV_QPT_UC] = 1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM |
 		       1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_LOCAL_INV |
 		       1u << IBV_WR_SEND_WITH_INV | 1u << IBV_WR_BIND_MW,
@@ -87,7 +87,7 @@ static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_s
 		return error;
 	if (unlikely(qp->xrc))
 		wqe->dest_qpn = wr->qp_type.xrc.remote_srqn;
-	switch (wr->opcode) {
+	switch ((uint32_t)wr->opcode) {
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		wqe->raddr = wr->wr.atomic.remote_addr;
@@ -110,6 +110,8 @@ static int fill_wqe(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv_s
 	case IBV_WR_BIND_MW:
 		return nupa_mw_fill_wqe(qp, wqe, wr->bind_mw.mw, wr->bind_mw.rkey,
 					&wr->bind_mw.bind_info);
+	case NUPA_WR_FAST_REG:
+		return nupa_mr_fast_fill_wqe(qp, wqe, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
 	default:
 		if (qp->type != IBV_QPT_UD)
 			return 0;

@@ -16,6 +16,7 @@ const uint8_t nupa_wc_opcode_of[32] = {
 	[IBV_WR_ATOMIC_WRITE] = IBV_WC_ATOMIC_WRITE,
 	[IBV_WR_FLUSH] = IBV_WC_FLUSH,
 	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
+	[NUPA_WR_FAST_REG] = NUPA_WC_FAST_REG,
 };
 
 /* --- send queue ---------------------------------------------------------------------- */

@@ -428,9 +428,13 @@ static bool issue_connected(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t i
 	if (unlikely(nupa_is_local_op(wqe->opcode))) {
 		enum ibv_wc_status status;
 
-		if (qp->sq.acked != index)
-			return false;
-		status = nupa_mw_execute(qp, wqe);
+		if (wqe->opcode == NUPA_WR_FAST_REG) { /* a key that no earlier request has */
+			status = nupa_mr_fast_execute(qp, wqe);
+		} else {
+			if (qp->sq.acked != index)
+				return false;
+			status = nupa_mw_execute(qp, wqe);
+		}
 		if (status != IBV_WC_SUCCESS)
 			return nupa_sq_fail_in_turn(qp, index, status);
 		nupa_issued(qp, wqe, NUPA_WQE_DONE);

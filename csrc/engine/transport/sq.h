@@ -24,7 +24,7 @@ static inline bool nupa_is_fetching_op(uint8_t opcode)
 /* Operations on our own keys: nothing of them leaves the device. */
 static inline bool nupa_is_local_op(uint8_t opcode)
 {
-	return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW;
+	return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW || opcode == NUPA_WR_FAST_REG;
 }
 
 /* IBTA 9.7.6.1.3: the timer may run up to four times the value.  On a wire it does: the other end

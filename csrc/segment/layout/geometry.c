@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SLOTS_DEFAULT 256u
@@ -31,7 +32,7 @@
 #define MACHINES_MR_ENTRIES_DEFAULT 4096u
 #define MACHINES_SLOTS_DEFAULT 64u /* at most, and no more than leave room for a pool */
 
-static uint64_t round_up(uint64_t value, uint64_t to)
+static uint64_t pad_to(uint64_t value, uint64_t to)
 {
 	return (value + to - 1) / to * to;
 }
@@ -47,28 +48,26 @@ struct nupa_arena_map nupa_arena_map(const struct nupa_superblock *sb)
 
 	map.flows_off = 0;
 	map.hw_off = sb->n_hosts * sizeof(struct nupa_flow);
-	map.qps_off = round_up(map.hw_off + sizeof(struct nupa_hw_counters), NUPA_PAGE_BYTES);
+	map.qps_off = pad_to(map.hw_off + sizeof(struct nupa_hw_counters), NUPA_PAGE_BYTES);
 	map.mrs_off =
-	    map.qps_off + round_up(sb->qp_entries * sizeof(struct nupa_qp_entry), NUPA_PAGE_BYTES);
+	    map.qps_off + pad_to(sb->qp_entries * sizeof(struct nupa_qp_entry), NUPA_PAGE_BYTES);
 	map.mcast_off =
-	    map.mrs_off + round_up(sb->mr_entries * sizeof(struct nupa_mr_entry), NUPA_PAGE_BYTES);
+	    map.mrs_off + pad_to(sb->mr_entries * sizeof(struct nupa_mr_entry), NUPA_PAGE_BYTES);
 	map.xrcds_off =
 	    map.mcast_off + NUPA_MCAST_MEMBERSHIPS_MAX * sizeof(struct nupa_mcast_entry);
-	map.net_off = map.xrcds_off +
-		      round_up(NUPA_XRCD_MAX * sizeof(struct nupa_xrcd_entry), NUPA_PAGE_BYTES);
-	map.resources_off =
-	    map.net_off + round_up(sizeof(struct nupa_net_counters), NUPA_PAGE_BYTES);
+	map.net_off =
+	    map.xrcds_off + pad_to(NUPA_XRCD_MAX * sizeof(struct nupa_xrcd_entry), NUPA_PAGE_BYTES);
+	map.resources_off = map.net_off + pad_to(sizeof(struct nupa_net_counters), NUPA_PAGE_BYTES);
 	map.trace_off = map.resources_off +
-			round_up(sizeof(struct nupa_resource_header) +
-				     nupa_resource_rows(sb) * sizeof(struct nupa_resource_row),
-				 NUPA_PAGE_BYTES);
-	map.rings_off =
-	    map.trace_off +
-	    round_up(sizeof(struct nupa_trace_header) + NUPA_TRACE_BYTES, NUPA_PAGE_BYTES);
+			pad_to(sizeof(struct nupa_resource_header) +
+				   nupa_resource_rows(sb) * sizeof(struct nupa_resource_row),
+			       NUPA_PAGE_BYTES);
+	map.rings_off = map.trace_off + pad_to(sizeof(struct nupa_trace_header) + NUPA_TRACE_BYTES,
+					       NUPA_PAGE_BYTES);
 	map.ring_stride =
-	    round_up(sizeof(struct nupa_ring_header) +
-			 (uint64_t)sb->ring_lines * NUPA_CACHE_LINE_BYTES + sb->dma_bytes,
-		     NUPA_PAGE_BYTES);
+	    pad_to(sizeof(struct nupa_ring_header) +
+		       (uint64_t)sb->ring_lines * NUPA_CACHE_LINE_BYTES + sb->dma_bytes,
+		   NUPA_PAGE_BYTES);
 	return map;
 }
 
@@ -102,13 +101,13 @@ uint64_t nupa_contacts_off(const struct nupa_superblock *sb)
 
 uint32_t nupa_contact_words(const struct nupa_superblock *sb)
 {
-	return (uint32_t)(round_up(sb->n_slots * sizeof(uint32_t), NUPA_CACHE_LINE_BYTES) /
+	return (uint32_t)(pad_to(sb->n_slots * sizeof(uint32_t), NUPA_CACHE_LINE_BYTES) /
 			  sizeof(uint32_t));
 }
 
 uint64_t nupa_past_flows_off(const struct nupa_superblock *sb)
 {
-	return round_up(sb->extents_off + sb->n_extents * sizeof(uint32_t), NUPA_CACHE_LINE_BYTES);
+	return pad_to(sb->extents_off + sb->n_extents * sizeof(uint32_t), NUPA_CACHE_LINE_BYTES);
 }
 
 uint64_t nupa_past_hw_off(const struct nupa_superblock *sb)
@@ -124,14 +123,14 @@ uint64_t nupa_cm_backed_off(const struct nupa_superblock *sb)
 
 uint64_t nupa_group_flows_off(const struct nupa_superblock *sb)
 {
-	return round_up(nupa_cm_backed_off(sb) + sb->n_hosts * sizeof(uint32_t),
-			NUPA_CACHE_LINE_BYTES);
+	return pad_to(nupa_cm_backed_off(sb) + sb->n_hosts * sizeof(uint32_t),
+		      NUPA_CACHE_LINE_BYTES);
 }
 
 uint64_t nupa_rates_off(const struct nupa_superblock *sb)
 {
-	return round_up(nupa_group_flows_off(sb) + sb->n_ports * sizeof(struct nupa_group_flow),
-			NUPA_CACHE_LINE_BYTES);
+	return pad_to(nupa_group_flows_off(sb) + sb->n_ports * sizeof(struct nupa_group_flow),
+		      NUPA_CACHE_LINE_BYTES);
 }
 
 uint64_t nupa_cm_table_off(const struct nupa_superblock *sb, uint32_t host)
@@ -157,10 +156,10 @@ uint32_t nupa_region_mappings(const struct nupa_superblock *sb)
 
 uint64_t nupa_regions_bytes(const struct nupa_superblock *sb)
 {
-	return round_up(sizeof(struct nupa_region_header) +
-			    nupa_region_rows(sb) * sizeof(struct nupa_region_row) +
-			    nupa_region_mappings(sb) * sizeof(struct nupa_region_mapping),
-			NUPA_PAGE_BYTES);
+	return pad_to(sizeof(struct nupa_region_header) +
+			  nupa_region_rows(sb) * sizeof(struct nupa_region_row) +
+			  nupa_region_mappings(sb) * sizeof(struct nupa_region_mapping),
+		      NUPA_PAGE_BYTES);
 }
 
 uint64_t nupa_control_off(const struct nupa_superblock *sb)
@@ -183,7 +182,7 @@ struct nupa_control_map nupa_control_map(const struct nupa_superblock *sb)
 	map.members_off = map.partitions_off + map.partitions * sizeof(struct nupa_partition_row);
 	map.events_off = map.members_off + map.members * sizeof(struct nupa_member_row);
 	map.bytes =
-	    round_up(map.events_off + map.events * sizeof(struct nupa_event_row), NUPA_PAGE_BYTES);
+	    pad_to(map.events_off + map.events * sizeof(struct nupa_event_row), NUPA_PAGE_BYTES);
 	return map;
 }
 
@@ -196,16 +195,16 @@ static void lay_out(struct nupa_superblock *sb)
 	sb->ports_off = sb->hosts_off + sb->n_hosts * sizeof(struct nupa_host);
 	sb->routes_off = sb->ports_off + sb->n_ports * sizeof(struct nupa_port);
 	sb->controls_off =
-	    round_up(sb->routes_off + n_routes * sizeof(struct nupa_route), NUPA_CACHE_LINE_BYTES);
-	sb->slots_off = round_up(sb->controls_off + sb->n_hosts * sizeof(struct nupa_host_control),
+	    pad_to(sb->routes_off + n_routes * sizeof(struct nupa_route), NUPA_CACHE_LINE_BYTES);
+	sb->slots_off = pad_to(sb->controls_off + sb->n_hosts * sizeof(struct nupa_host_control),
 				 NUPA_PAGE_BYTES);
 	sb->extents_off = nupa_contacts_off(sb) +
 			  (uint64_t)sb->n_slots * nupa_contact_words(sb) * sizeof(uint32_t);
-	sb->arenas_off = round_up(
+	sb->arenas_off = pad_to(
 	    nupa_rates_off(sb) + NUPA_RATES_MAX * sizeof(struct nupa_rate_entry), NUPA_PAGE_BYTES);
 	sb->arena_bytes = arena.rings_off + sb->n_slots * arena.ring_stride;
 	sb->pool_off =
-	    round_up(sb->arenas_off + (sb->n_slots - 1) * sb->arena_bytes, sb->extent_bytes);
+	    pad_to(sb->arenas_off + (sb->n_slots - 1) * sb->arena_bytes, sb->extent_bytes);
 	sb->segment_bytes = nupa_control_off(sb) + nupa_control_map(sb).bytes;
 }
 
@@ -392,8 +391,8 @@ int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint3
 	return rc;
 }
 
-int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, char *why,
-			size_t why_bytes)
+/* The layout follows from the sizes alone, so what differs from our own plan is corrupt. */
+static int check_plan(const struct nupa_superblock *sb, char *why, size_t why_bytes)
 {
 	struct nupa_config config = {
 		.slots = sb->n_slots,
@@ -408,8 +407,30 @@ int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, c
 		.machine = sb->trunk.machine,
 		.machines = sb->trunk.machines,
 	};
-	struct nupa_superblock planned = *sb;
+	/* Not on the stack: those of kernel threads are short. */
+	struct nupa_superblock *planned = malloc(sizeof(*planned));
 	char reason[160] = "";
+	int rc = 0;
+
+	if (!planned)
+		return nupa_explain(-ENOMEM, why, why_bytes, "out of memory");
+	*planned = *sb;
+	memcpy(config.machine_slots, sb->trunk.first_slot, sizeof(config.machine_slots));
+	memcpy(config.host_machine, sb->trunk.host_machine, sizeof(config.host_machine));
+	if (nupa_geometry_plan(&config, sb->n_hosts, sb->n_ports, planned, reason, sizeof(reason)))
+		rc =
+		    nupa_explain(-EUCLEAN, why, why_bytes, "its superblock is corrupt: %s", reason);
+	else if (memcmp(planned, sb, offsetof(struct nupa_superblock, checksum)) != 0)
+		rc = nupa_explain(-EUCLEAN, why, why_bytes,
+				  "its superblock is corrupt: offsets and sizes do not agree");
+	free(planned);
+	return rc;
+}
+
+int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, char *why,
+			size_t why_bytes)
+{
+	int rc;
 
 	if (sb->magic == 0)
 		return nupa_explain(
@@ -425,15 +446,9 @@ int nupa_geometry_check(const struct nupa_superblock *sb, uint64_t file_bytes, c
 		    "it has layout version %u, this program speaks version %u: take the "
 		    "fabric down and make it again with one version of nupa",
 		    sb->layout_version, NUPA_LAYOUT_VERSION);
-	memcpy(config.machine_slots, sb->trunk.first_slot, sizeof(config.machine_slots));
-	memcpy(config.host_machine, sb->trunk.host_machine, sizeof(config.host_machine));
-	/* The layout follows from the sizes alone, so what differs from our own plan is corrupt. */
-	if (nupa_geometry_plan(&config, sb->n_hosts, sb->n_ports, &planned, reason, sizeof(reason)))
-		return nupa_explain(-EUCLEAN, why, why_bytes, "its superblock is corrupt: %s",
-				    reason);
-	if (memcmp(&planned, sb, offsetof(struct nupa_superblock, checksum)) != 0)
-		return nupa_explain(-EUCLEAN, why, why_bytes,
-				    "its superblock is corrupt: offsets and sizes do not agree");
+	rc = check_plan(sb, why, why_bytes);
+	if (rc)
+		return rc;
 	if (!sb->name[0] || !memchr(sb->name, 0, sizeof(sb->name)))
 		return nupa_explain(-EUCLEAN, why, why_bytes,
 				    "its superblock is corrupt: the name is empty or does not end");

@@ -328,6 +328,7 @@ struct nupa_slot {
 	uint32_t asleep;    /* owner: which of its sleeps this is; 0: it is awake (bell.h) */
 	uint32_t rate_seen; /* owner: the rate_epoch that it goes by */
 	uint64_t used[5];   /* owner: by enum nupa_quota_kind; of the pool: extents say it */
+	uint32_t gsi_qpn;   /* owner, a kernel: the QP of its QP 1; 0: none (csrc/kernel) */
 
 	/* Owner's threads that share its lock: one each, in a line of its own. */
 	struct {

@@ -78,16 +78,16 @@ static bool read_size(const struct nupa_ring_header *header, uint32_t ring_lines
 	return size->lines <= ring_lines;
 }
 
-/* Adds those of the ring from slot to peer to those of the host that it leads to.  Nothing, while
- * it grows: another look finds them. */
-static int add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer,
-		    struct nupa_lines_info *by_host)
+/* Nothing is added while the ring grows: another look finds its lines. */
+int nupa_lines_add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer,
+			struct nupa_flow *flows)
 {
 	const struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
 	const uint64_t ring =
 	    nupa_arena_offset(fabric, slot) + map.rings_off + (uint64_t)peer * map.ring_stride;
 	struct nupa_ring_header header, later;
 	uint64_t tail, total, first;
+	struct nupa_flow *flow;
 	struct size size;
 	int rc = nupa_fabric_read(fabric, ring, &header, sizeof(header));
 
@@ -101,26 +101,10 @@ static int add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer,
 		return rc;
 	total = header.grown_after + tail;
 	first = size.from + tail < size.lines ? size.from + tail : size.lines;
-	by_host[header.consumer - 1].first += first;
-	by_host[header.consumer - 1].again += total - first;
+	flow = &flows[header.consumer - 1]; /* of the host that it leads to */
+	nupa_store_relaxed(&flow->lines_first, flow->lines_first + first);
+	nupa_store_relaxed(&flow->lines_again, flow->lines_again + total - first);
 	return 0;
-}
-
-int nupa_lines_add_ring(struct nupa_fabric *fabric, uint32_t slot, uint32_t peer,
-			struct nupa_flow *flows)
-{
-	struct nupa_lines_info found[NUPA_HOSTS_MAX] = { 0 };
-	int rc = add_ring(fabric, slot, peer, found);
-
-	for (uint32_t host = 0; host < fabric->geometry.n_hosts; host++) {
-		if (!found[host].first)
-			continue;
-		nupa_store_relaxed(&flows[host].lines_first,
-				   flows[host].lines_first + found[host].first);
-		nupa_store_relaxed(&flows[host].lines_again,
-				   flows[host].lines_again + found[host].again);
-	}
-	return rc;
 }
 
 void nupa_lines_add_rings(struct nupa_fabric *fabric, uint32_t slot, struct nupa_flow *flows)

@@ -171,6 +171,11 @@ def _add_up(verbs: Subparsers) -> None:
         help="wake sleeping processes of guests by interrupts instead of polling (kind ivshmem)",
     )
     parser.add_argument(
+        "--modules",
+        action="store_true",
+        help="build NUPA's kernel modules, and load them in the guests",
+    )
+    parser.add_argument(
         "--nic",
         action="append",
         default=[],

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import select
 import sys
@@ -11,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from nupa.base.errors import LocalError
 from nupa.base.ownership import open_own
 from nupa.base.quantity import say_bytes
 from nupa.cli.common.text import table
@@ -40,10 +42,15 @@ def boot_up(args: argparse.Namespace) -> str:
         doorbell=args.doorbell,
         nics=[nic.parse(text) for text in args.nic],
     )
+    if args.modules and topology.coherence == "software":
+        raise LocalError(
+            "kernel modules need coherent memory: leave out --modules or --coherence software",
+            errno.EINVAL,
+        )
     up = machine.up(
         args.fabric or default_name(),
         topology,
-        lambda: boot.prepare(args.qemu, say),
+        lambda: boot.prepare(args.qemu, say, nupa_modules=args.modules),
         say,
         timeout_s=args.timeout,
     )

@@ -13,7 +13,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import nupa
 from nupa.base.errors import FabricError, LocalError, NupaError
 from nupa.vm.boot import cache, initramfs, packages
+from nupa.vm.modules import build
 
 Progress = Callable[[str], None]
 
@@ -59,12 +60,19 @@ def kernel_arguments(host: str, kind: str, size_bytes: int) -> str:
     return f"{_ARGUMENTS} nupa.host={host} nupa.kind={kind} nupa.bytes={size_bytes}"
 
 
-def prepare(qemu: str | Path | None, progress: Progress, modules: Sequence[str] = ()) -> BootFiles:
+def prepare(
+    qemu: str | Path | None,
+    progress: Progress,
+    modules: Sequence[str] = (),
+    *,
+    nupa_modules: bool = False,
+) -> BootFiles:
     """Returns the files that guests boot from, and downloads those that are not cached.
 
     *qemu*: a program to use instead of the downloaded one.  If None, and none can be downloaded,
-    one in PATH is used.  With a full cache, no network is needed.  *progress* gets lines meanwhile.
-    *modules*: more modules of the kernel that guests can load, beside those of initramfs.LATER.
+    one in PATH is used.  *modules*: more modules of the kernel that guests can load, beside those
+    of initramfs.LATER.  *nupa_modules*: NUPA's own are built and put into the initramfs, with those
+    that use them.  With a full cache, no network is needed.  *progress* gets lines meanwhile.
 
     LocalError: the machine is not x86-64 (ENOTSUP), apt is missing, or *qemu* is not QEMU;
     FabricError: nothing can be downloaded, or the cache is damaged.
@@ -80,7 +88,8 @@ def prepare(qemu: str | Path | None, progress: Progress, modules: Sequence[str] 
         apt = _OneApt(store, stack, progress)
         argv, version = _own_qemu(str(qemu)) if qemu else _find_qemu(store, apt, progress)
         kernel, release, tree = _find_kernel(store, apt)
-    image = _find_initramfs(store, release, tree, modules)
+        own = build.build(store, apt, release, progress) if nupa_modules else {}
+    image = _find_initramfs(store, release, tree, modules, own)
     return BootFiles(argv, version, kernel, image, release)
 
 
@@ -211,7 +220,13 @@ def _damaged(root: Path, missing: str) -> FabricError:
     )
 
 
-def _find_initramfs(store: cache.Cache, release: str, tree: Path, modules: Sequence[str]) -> Path:
+def _find_initramfs(
+    store: cache.Cache,
+    release: str,
+    tree: Path,
+    modules: Sequence[str],
+    own: Mapping[str, bytes],
+) -> Path:
     try:
         program = _GUEST.read_bytes()
     except FileNotFoundError:
@@ -219,10 +234,13 @@ def _find_initramfs(store: cache.Cache, release: str, tree: Path, modules: Seque
             f"{_GUEST}, the first program of guests, is missing: build NUPA again (`make build`)",
             errno.ENOENT,
         ) from None
+    modules = (*modules, *(build.USERS if own else ()))
     key = hashlib.sha256(repr((release, initramfs.content_id(modules))).encode() + program)
+    for data in own.values():
+        key.update(data)
 
     def make(path: Path) -> None:
-        path.write_bytes(initramfs.build(program, tree, modules))
+        path.write_bytes(initramfs.build(program, tree, modules, own))
 
     image = store.entry(f"initramfs-{key.hexdigest()[:16]}", make)
     store.keep_newest("initramfs-*")

@@ -14,6 +14,7 @@ import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from nupa.base.errors import LocalError
@@ -136,6 +137,11 @@ def _read_module(path: Path) -> bytes:
         raise LocalError(f"{path} is damaged: {error}", errno.EIO) from error
 
 
+def _module(name: str, data: bytes) -> Module:
+    needs = (each.replace("-", "_") for each in modinfo(data).get("depends", "").split(","))
+    return Module(name, tuple(each for each in needs if each), data)
+
+
 def read_modules(tree: Path, wanted: Iterable[str]) -> dict[str, Module]:
     """Returns modules below *tree* and all that they need, by name, without built-in ones.
 
@@ -157,10 +163,7 @@ def read_modules(tree: Path, wanted: Iterable[str]) -> dict[str, Module]:
                 errno.ENOENT,
             )
         data = _read_module(files[name])
-        needs = tuple(
-            each.replace("-", "_") for each in modinfo(data).get("depends", "").split(",")
-        )
-        found[name] = Module(name, tuple(each for each in needs if each), data)
+        found[name] = _module(name, data)
         waiting += found[name].needs
     return found
 
@@ -211,13 +214,22 @@ def content_id(more: Sequence[str] = ()) -> str:
     return repr((_FORMAT, BOOT, (*LATER, *more), _ALIASES))
 
 
-def build(program: bytes, tree: Path, more: Sequence[str] = ()) -> bytes:
+def build(
+    program: bytes,
+    tree: Path,
+    more: Sequence[str] = (),
+    own: Mapping[str, bytes] = MappingProxyType({}),
+) -> bytes:
     """Makes the initramfs of *program*, from csrc/guest, and *tree*, the kernel's modules.
 
-    *more*: modules that are loaded when a user asks, beside LATER.
+    *more*: modules that are loaded when a user asks, beside LATER.  *own*: modules that are not the
+    kernel's, by name; likewise.
     """
-    later = (*LATER, *more)
-    modules = read_modules(tree, (*BOOT, *later))
+    later = [*dict.fromkeys((*LATER, *more))]
+    added = {name: _module(name, data) for name, data in own.items()}
+    needed = [need for module in added.values() for need in module.needs if need not in added]
+    modules = {**read_modules(tree, (*BOOT, *later, *needed)), **added}
+    later += added
     folder, file = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644
     files = [
         ("dev", folder, b""),

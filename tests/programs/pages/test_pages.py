@@ -73,6 +73,7 @@ NOT_RUN = {
     ("docs/trunk.md", "mpirun"): "tests/trunk/test_programs.py",
     ("docs/storage.md", "nupa vm storage nvme"): "tests/system/test_storage.py: it needs guests",
     ("docs/storage.md", "nupa demo storage"): "tests/ecosystem/test_storage.py",
+    ("docs/kernel.md", "nupa vm up"): "tests/system/test_kernel.py",
     ("docs/vm.md", "nupa vm up"): "it needs guests",
     ("docs/vm.md", "ib_send_lat -R"): "it needs guests",
 }

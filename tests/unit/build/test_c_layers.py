@@ -44,6 +44,7 @@ LAYERS = (
     "engine/wire",
     "engine/attachment",
     "engine/device",
+    "kernel",
     "guest",
     "perf",
     "launcher",

@@ -35,7 +35,7 @@ def nupa_vm(
     world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Run:
     """Runs `nupa vm`: exit code, stdout, stderr."""
-    monkeypatch.setattr(boot, "prepare", lambda *_: world.boot())
+    monkeypatch.setattr(boot, "prepare", lambda *_, **__: world.boot())
     monkeypatch.chdir(world.how)
     Path("small.toml").write_text('[guests]\nram = "256M"\n')
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -123,7 +123,7 @@ def test_wrong_command_lines_are_exit_2(nupa_vm: Run, argv: tuple[str, ...], sai
 def test_what_cannot_be_fetched_is_one_line_and_leaves_nothing(
     nupa_vm: Run, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise FabricError("no mirror: write one to the list of apt")
 
     monkeypatch.setattr(boot, "prepare", fails)
@@ -321,7 +321,7 @@ from nupa.cli import main
 from nupa.vm.boot import boot
 kernel, initramfs = pathlib.Path("/no/kernel"), pathlib.Path("initramfs")
 files = boot.BootFiles({world.boot().qemu!r}, (11, 1, 3), kernel, initramfs, "6.12")
-boot.prepare = lambda *_: files
+boot.prepare = lambda *_, **__: files
 sys.exit(main(["vm", "up", *{SMALL!r}]))
 """
     with subprocess.Popen(

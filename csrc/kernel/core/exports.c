@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/*
+ * The engine's verbs, for nupa_rdma.
+ */
+#include "kernel/core/core.h"
+#include "segment/gid.h"
+#include "segment/slot/slot.h"
+
+#include <linux/export.h>
+
+EXPORT_SYMBOL_GPL(nupa_errno);
+EXPORT_SYMBOL_GPL(nupa_kernel_channel);
+EXPORT_SYMBOL_GPL(nupa_kernel_cq_forget);
+EXPORT_SYMBOL_GPL(nupa_kernel_reg_all);
+EXPORT_SYMBOL_GPL(nupa_paged_add);
+EXPORT_SYMBOL_GPL(nupa_paged_del);
+EXPORT_SYMBOL_GPL(nupa_host_of_gid);
+EXPORT_SYMBOL_GPL(nupa_host_guid_be);
+EXPORT_SYMBOL_GPL(nupa_gid_is_unique_local);
+EXPORT_SYMBOL_GPL(nupa_context_fabric);
+EXPORT_SYMBOL_GPL(nupa_alloc_pd);
+EXPORT_SYMBOL_GPL(nupa_dealloc_pd);
+EXPORT_SYMBOL_GPL(nupa_alloc_fast_mr);
+EXPORT_SYMBOL_GPL(nupa_dereg_mr);
+EXPORT_SYMBOL_GPL(nupa_create_ah);
+EXPORT_SYMBOL_GPL(nupa_destroy_ah);
+EXPORT_SYMBOL_GPL(nupa_create_cq);
+EXPORT_SYMBOL_GPL(nupa_destroy_cq);
+EXPORT_SYMBOL_GPL(nupa_poll_cq);
+EXPORT_SYMBOL_GPL(nupa_req_notify_cq);
+EXPORT_SYMBOL_GPL(nupa_create_qp);
+EXPORT_SYMBOL_GPL(nupa_modify_qp);
+EXPORT_SYMBOL_GPL(nupa_query_qp);
+EXPORT_SYMBOL_GPL(nupa_destroy_qp);
+EXPORT_SYMBOL_GPL(nupa_post_send);
+EXPORT_SYMBOL_GPL(nupa_post_recv);
+EXPORT_SYMBOL_GPL(nupa_slot_claim);

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/*
+ * Events for kernel users, in the place of engine/queue's comp_channel.c and event.c.  The engine
+ * raises them with its lock; handlers take it again, so they run afterwards.
+ */
+#include "kernel/host/host.h"
+#include "engine/queue/queue.h"
+
+#include <linux/irq_work.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+const struct nupa_kernel_user *nupa_kernel_user;
+
+/* --- completions ----------------------------------------------------------------------- */
+
+static void tell(struct irq_work *work);
+
+static struct {
+	spinlock_t lock;      /* of the list, below the engine's */
+	struct nupa_list cqs; /* struct nupa_cq.event_link */
+	struct irq_work tell;
+	struct nupa_comp_channel channel;
+} completions = {
+	.lock = __SPIN_LOCK_UNLOCKED(completions.lock),
+	.cqs = { &completions.cqs, &completions.cqs },
+	.tell = IRQ_WORK_INIT_HARD(tell),
+};
+
+static void tell(struct irq_work *work)
+{
+	const struct nupa_kernel_user *user = nupa_load_acquire(&nupa_kernel_user);
+	unsigned long flags;
+
+	spin_lock_irqsave(&completions.lock, flags);
+	while (user && !nupa_list_empty(&completions.cqs)) {
+		struct nupa_list *link = nupa_list_pop(&completions.cqs);
+		struct nupa_cq *cq = container_of(link, struct nupa_cq, event_link);
+
+		/* The handler may take the engine's lock, which comes before this one. */
+		spin_unlock_irqrestore(&completions.lock, flags);
+		user->completion(cq->ibv.cq_context);
+		spin_lock_irqsave(&completions.lock, flags);
+	}
+	spin_unlock_irqrestore(&completions.lock, flags);
+}
+
+struct ibv_comp_channel *nupa_kernel_channel(struct ibv_context *context)
+{
+	completions.channel.ibv.context = context;
+	return &completions.channel.ibv;
+}
+
+void nupa_cq_raise(struct nupa_cq *cq)
+{
+	unsigned long flags;
+
+	if (cq->arm == NUPA_ARM_NONE)
+		return;
+	cq->arm = NUPA_ARM_NONE;
+	spin_lock_irqsave(&completions.lock, flags);
+	if (nupa_list_empty(&cq->event_link))
+		nupa_list_add(&completions.cqs, &cq->event_link);
+	spin_unlock_irqrestore(&completions.lock, flags);
+	irq_work_queue(&completions.tell);
+}
+
+void nupa_kernel_cq_forget(struct ibv_cq *cq)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&completions.lock, flags);
+	nupa_list_del(&container_of(cq, struct nupa_cq, ibv)->event_link);
+	spin_unlock_irqrestore(&completions.lock, flags);
+	irq_work_sync(&completions.tell); /* its handler has returned */
+}
+
+/* --- asynchronous events --------------------------------------------------------------- */
+
+static void deliver(struct work_struct *work);
+
+static struct {
+	spinlock_t lock;
+	struct nupa_list waiting; /* struct nupa_event.link */
+} events = {
+	.lock = __SPIN_LOCK_UNLOCKED(events.lock),
+	.waiting = { &events.waiting, &events.waiting },
+};
+
+static DECLARE_WORK(delivery, deliver);
+
+static struct nupa_event *take_event(void)
+{
+	struct nupa_list *link;
+	unsigned long flags;
+
+	spin_lock_irqsave(&events.lock, flags);
+	link = nupa_list_pop(&events.waiting);
+	spin_unlock_irqrestore(&events.lock, flags);
+	return link ? container_of(link, struct nupa_event, link) : NULL;
+}
+
+static void deliver(struct work_struct *work)
+{
+	for (struct nupa_event *item; (item = take_event());) {
+		if (nupa_kernel_user)
+			nupa_kernel_user->event(&item->event);
+		kfree(item);
+	}
+}
+
+void nupa_kernel_events_flush(void)
+{
+	flush_work(&delivery);
+	irq_work_sync(&completions.tell);
+}
+
+void nupa_event_raise(struct nupa_context *context, const struct ibv_async_event *event)
+{
+	struct nupa_event *item =
+	    context->closed ? NULL : kmalloc(sizeof(*item), GFP_ATOMIC | __GFP_NOWARN);
+	unsigned long flags;
+
+	if (!item)
+		return;
+	item->event = *event;
+	spin_lock_irqsave(&events.lock, flags);
+	nupa_list_add(&events.waiting, &item->link);
+	spin_unlock_irqrestore(&events.lock, flags);
+	schedule_work(&delivery);
+}
+
+void nupa_event_raise_qp(struct nupa_qp *qp, enum ibv_event_type type)
+{
+	struct ibv_async_event event = { .element.qp = &qp->ibv, .event_type = type };
+
+	nupa_event_raise(container_of(qp->ibv.context, struct nupa_context, ibv.context), &event);
+}
+
+void nupa_event_raise_port(struct nupa_engine *engine, enum ibv_event_type type)
+{
+	struct ibv_async_event event = { .element.port_num = 1, .event_type = type };
+
+	for (struct nupa_list *at = engine->contexts.next; at != &engine->contexts; at = at->next)
+		nupa_event_raise(container_of(at, struct nupa_context, link), &event);
+}
+
+/* Of an object that goes: with the engine's lock. */
+void nupa_event_drop(struct nupa_context *context, void *element)
+{
+	struct nupa_list *at;
+	unsigned long flags;
+
+	spin_lock_irqsave(&events.lock, flags);
+	at = events.waiting.next;
+	while (at != &events.waiting) {
+		struct nupa_event *item = container_of(at, struct nupa_event, link);
+
+		at = at->next;
+		if ((void *)item->event.element.qp == element) {
+			nupa_list_del(&item->link);
+			kfree(item);
+		}
+	}
+	spin_unlock_irqrestore(&events.lock, flags);
+}
+
+/* One that is being delivered has its object until the handler returns. */
+void nupa_event_wait_acked(struct nupa_context *context, const uint32_t *pending)
+{
+	if (current_work() != &delivery)
+		flush_work(&delivery);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ * What a kernel is to the engine: the segment's memory, the port's thread, its users. */
+#ifndef NUPA_KERNEL_HOST_H
+#define NUPA_KERNEL_HOST_H
+
+#include "engine/memory/mr.h"
+
+/* libc.c: the file that the engine opens.  A kernel has one segment. */
+struct nupa_kernel_memory {
+	void *base;
+	uint64_t bytes;
+};
+extern struct nupa_kernel_memory nupa_kernel_memory;
+void nupa_kernel_flush_freed(void); /* waits until what was freed in atomic context is */
+
+/* port.c: the thread has to be there before an engine is, as its pid is the attachment's. */
+int nupa_kernel_port_prepare(void); /* 0 or -errno */
+void nupa_kernel_port_forget(void);
+
+/* events.c: a completion queue that was armed has a completion; an asynchronous event.  Both are
+ * called without the engine's lock: the first in a hard interrupt, the second in a work queue. */
+struct nupa_kernel_user {
+	void (*completion)(void *cq_context);
+	void (*event)(const struct ibv_async_event *event);
+};
+extern const struct nupa_kernel_user *nupa_kernel_user; /* NULL: none */
+void nupa_kernel_cq_forget(struct ibv_cq *cq);          /* before it is destroyed */
+void nupa_kernel_events_flush(void);
+
+/* A CQ of a kernel user: has a channel, as events go by it. */
+struct ibv_comp_channel *nupa_kernel_channel(struct ibv_context *context);
+
+/* memory.c: all of the kernel's memory as a region. */
+struct ibv_mr *nupa_kernel_reg_all(struct ibv_pd *pd, int access);
+
+/* context.c: an attachment to a host, and the one context in it; NULL: *why* says it. */
+struct ibv_context *nupa_kernel_open(struct nupa_fabric *fabric, uint32_t host, char *why,
+				     size_t why_bytes);
+void nupa_kernel_close(struct ibv_context *context);
+
+#endif
