@@ -13,7 +13,7 @@ static void put(struct nupa_engine *engine, uint32_t i, struct nupa_channel *cha
 	channel->place = i;
 }
 
-static void swap(struct nupa_engine *engine, uint32_t i, uint32_t k)
+static void trade(struct nupa_engine *engine, uint32_t i, uint32_t k)
 {
 	struct nupa_channel *channel = engine->open[i];
 
@@ -39,16 +39,16 @@ static void show(struct nupa_engine *engine)
 static void leave(struct nupa_engine *engine, uint32_t i)
 {
 	if (i < engine->n_hot) {
-		swap(engine, i, --engine->n_hot);
+		trade(engine, i, --engine->n_hot);
 		i = engine->n_hot;
 	}
-	swap(engine, i, --engine->n_attended);
+	trade(engine, i, --engine->n_attended);
 }
 
 static void attend(struct nupa_engine *engine, uint32_t i)
 {
 	mark(engine, engine->open[i], false);
-	swap(engine, i, engine->n_attended++);
+	trade(engine, i, engine->n_attended++);
 }
 
 static bool is_open(const struct nupa_engine *engine, const struct nupa_channel *channel)
@@ -68,7 +68,7 @@ void nupa_attention_begin(struct nupa_slot *slot)
 void nupa_attention_add(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	put(engine, engine->n_channels, channel);
-	swap(engine, engine->n_channels++, engine->n_attended++);
+	trade(engine, engine->n_channels++, engine->n_attended++);
 }
 
 void nupa_attention_drop(struct nupa_engine *engine, struct nupa_channel *channel)
@@ -79,7 +79,7 @@ void nupa_attention_drop(struct nupa_engine *engine, struct nupa_channel *channe
 		leave(engine, channel->place);
 	else
 		mark(engine, channel, false);
-	swap(engine, channel->place, --engine->n_channels);
+	trade(engine, channel->place, --engine->n_channels);
 	show(engine);
 }
 
@@ -98,9 +98,9 @@ void nupa_attention_heat(struct nupa_engine *engine, uint32_t i)
 	nupa_attention_give(engine, channel);
 	i = channel->place;
 	if (engine->n_hot < NUPA_HOT_MAX)
-		swap(engine, i, engine->n_hot++);
+		trade(engine, i, engine->n_hot++);
 	else
-		swap(engine, i, engine->next_cooled++ % NUPA_HOT_MAX);
+		trade(engine, i, engine->next_cooled++ % NUPA_HOT_MAX);
 }
 
 void nupa_attention_hear(struct nupa_engine *engine)

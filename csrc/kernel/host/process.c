@@ -64,6 +64,11 @@ bool nupa_life_is_over(const struct nupa_slot *slot)
 	return nupa_load_acquire(&slot->life) & FUTEX_OWNER_DIED;
 }
 
+bool nupa_life_is_proven(const struct nupa_slot *slot)
+{
+	return false; /* the mark is of the owner's kernel */
+}
+
 bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim)
 {
 	return nupa_slot_elsewhere(fabric, claim);
