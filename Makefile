@@ -141,9 +141,10 @@ style: $(VENV)/installed.dev $(BUILD)/no-warnings
 	$(BIN)/lint-imports --no-logo
 
 TIDY_ARGS ?=
+# The kernel's modules are built by its own makefiles, with its own headers.
 tidy: $(VENV)/installed.dev $(BUILD)/no-warnings
 	@echo clang-tidy
-	@printf '%s\n' $(filter %.c,$(C_FILES)) | $(NICE) xargs -P $(JOBS) -n 1 \
+	@printf '%s\n' $(filter-out csrc/kernel/%,$(filter %.c,$(C_FILES))) | $(NICE) xargs -P $(JOBS) -n 1 \
 		$(BIN)/clang-tidy -p $(BUILD)/dev --quiet $(TIDY_ARGS) 2>$(BUILD)/tidy.log \
 		|| { cat $(BUILD)/tidy.log; false; }
 

@@ -197,7 +197,7 @@ static void lay_out(struct nupa_superblock *sb)
 	sb->controls_off =
 	    pad_to(sb->routes_off + n_routes * sizeof(struct nupa_route), NUPA_CACHE_LINE_BYTES);
 	sb->slots_off = pad_to(sb->controls_off + sb->n_hosts * sizeof(struct nupa_host_control),
-				 NUPA_PAGE_BYTES);
+			       NUPA_PAGE_BYTES);
 	sb->extents_off = nupa_contacts_off(sb) +
 			  (uint64_t)sb->n_slots * nupa_contact_words(sb) * sizeof(uint32_t);
 	sb->arenas_off = pad_to(

@@ -24,7 +24,8 @@ static inline uint32_t *nupa_contact(const struct nupa_fabric *fabric, uint32_t 
 }
 static inline void nupa_contacts_clear(const struct nupa_fabric *fabric, uint32_t slot)
 {
-	memset(nupa_contact(fabric, slot, 0), 0, fabric->contact_words * sizeof(uint32_t));
+	for (uint32_t i = 0; i < fabric->contact_words; i++) /* others read them meanwhile */
+		nupa_store_relaxed(nupa_contact(fabric, slot, i), 0);
 }
 /* How many lanes may have a hazard. */
 static inline uint32_t nupa_slot_lanes(const struct nupa_slot *slot)
