@@ -70,7 +70,7 @@ uint32_t nupa_engine_progress(struct nupa_engine *engine);
  * its next turns. */
 uint32_t nupa_engine_turn(struct nupa_engine *engine);
 #define NUPA_COLD_LOOKS 2u
-/* Takes up to *budget* messages from one channel; how many. */
+/* drain.c: takes up to *budget* messages from one channel; how many. */
 uint32_t nupa_engine_drain(struct nupa_engine *engine, struct nupa_channel *channel,
 			   uint32_t budget);
 /* Has one message handled; false: nonsense. */
