@@ -6,10 +6,12 @@ A line that says "on another terminal" has a server, which runs beside the lines
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -126,6 +128,17 @@ def test_each_block_runs_or_has_a_reason() -> None:
             assert (ROOT / reason).exists(), reason
 
 
+@pytest.fixture
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The programs' own ports, which only one block of all workers can have."""
+    of_all_workers = tmp_path_factory.getbasetemp().parent
+    with (of_all_workers / "ports-of-blocks").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.usefixtures("ports")
+@pytest.mark.timeout(180)  # its turn and a block
 @pytest.mark.parametrize("block", RUN, ids=lambda block: f"{block[0]}-{block[1]}")
 def test_a_block_runs_as_it_is_written(
     block: tuple[str, str], folder: Path, tmp_path: Path
