@@ -161,9 +161,14 @@ TEST(a_write_is_recorded_with_its_size_peer_times_and_completion)
 TEST(a_completion_says_whether_its_own_post_made_it)
 {
 	struct stage s = stage_open(IBV_QPT_RC, NUPA_MOVER_RELAY);
+	struct nupa_engine *target = nupa_engine_of(s.b->context);
 	struct read_back found;
+	struct ibv_wc wc;
 
+	nupa_engine_lock(target); /* it answers when the first poll has found nothing */
 	end_start(s.a, IBV_WR_RDMA_WRITE, 1, 0, 8);
+	CHECK_EQ(nupa_poll_cq(s.a->send_cq, 1, &wc), 0);
+	nupa_engine_unlock(target);
 	cq_expect(s.a->send_cq, 1, IBV_WC_SUCCESS);
 	found = read_file(&s, 0);
 	CHECK_EQ(found.records[nth(&found, NUPA_RECORD_COMPLETION, 0)].flags, 0);
