@@ -8,6 +8,11 @@
 #include "engine/transport/responder.h"
 #include "segment/slot/machine.h"
 
+/* So many SENDs in a row are a stream: they are acknowledged by the turn that took them, as no
+ * request that carries an ACK follows soon, and the sender may wait for it. */
+#define SENDS_OF_A_STREAM 8u
+/* More stay for the next turn: completions and receives of these are in the nearest cache. */
+#define SENDS_OF_A_TURN 32u
 /* The line that is fetched while the one so far before it is handled. */
 #define LINES_AHEAD 4u
 
@@ -88,9 +93,9 @@ static bool handle(struct nupa_engine *engine, struct nupa_channel *channel, str
 /* Takes what has arrived; a channel that carries nonsense is closed like a dead one. */
 static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t budget)
 {
-	uint32_t n = 0;
+	uint32_t n = 0, sends = 0;
 
-	while (n < budget) {
+	while (n < budget && sends < SENDS_OF_A_TURN) {
 		struct nupa_msg msg;
 		const uint8_t *payload;
 		enum nupa_rx_result result;
@@ -100,6 +105,8 @@ static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, 
 			nupa_rx_release(&channel->rx);
 			if (n++) /* not the first: its sender may be about to write the next */
 				nupa_rx_prefetch(&channel->rx, LINES_AHEAD);
+			if (++sends == SENDS_OF_A_STREAM)
+				engine->streams = true;
 			continue;
 		}
 		result = nupa_rx_take(&channel->rx, &msg, &payload);

@@ -9,10 +9,7 @@
 #include "engine/wire/wire.h"
 
 /* Messages taken from one channel before the next has its turn. */
-#define BUDGET_MESSAGES 32u /* their completions and receives stay in the nearest cache */
-/* A turn that handles so many acknowledges them itself: no request that carries an ACK follows
- * soon, and the sender may wait for it. */
-#define MESSAGES_OF_A_STREAM 8u
+#define BUDGET_MESSAGES 64u
 
 /* How often a port thread looks for room in a full ring. */
 #define ROOM_POLL_NS 50000u
@@ -33,8 +30,10 @@ static void handle_deaths(struct nupa_engine *engine)
 			continue;
 		if (nupa_channel_process_alive(channel))
 			continue;
-		if (channel->rx_open && !channel->wired) /* its earlier messages count */
-			nupa_engine_drain(engine, channel, channel->rx.most_lines);
+		/* Its earlier messages count. */
+		while (channel->rx_open && !channel->wired && !channel->broken &&
+		       nupa_engine_drain(engine, channel, channel->rx.most_lines))
+			;
 		if (!channel->broken)
 			nupa_channel_fail(engine, channel);
 		reap = true;
@@ -219,8 +218,10 @@ static uint32_t run(struct nupa_engine *engine, bool all)
 	if (unlikely(calls != engine->calls_seen))
 		nupa_attention_hear(engine);
 	handled = all ? drain_first(engine, &engine->n_channels) : drain_attended(engine);
-	if (handled >= MESSAGES_OF_A_STREAM && !nupa_list_empty(&engine->ack_pending))
+	if (unlikely(engine->streams)) {
+		engine->streams = false;
 		send_acks(engine);
+	}
 	if (unlikely(engine->wires))
 		handled += nupa_wires_run(engine);
 	if (unlikely(calls != engine->calls_seen))

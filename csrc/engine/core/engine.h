@@ -69,6 +69,7 @@ struct nupa_engine {
 	uint64_t calls_seen;   /* nupa_engine_calls() */
 	uint32_t polls;        /* counts polls: the port thread sees that a program polls */
 	uint32_t polls_in_row; /* since a notification was asked for: a spinning program */
+	bool streams;          /* this turn took many SENDs: they are acknowledged at its end */
 	uint32_t idle_polls;   /* empty ones in a row */
 	uint32_t turns;        /* since it was looked whether times have come, if any are awaited */
 	uint32_t turns_a_look; /* so many until the next look (sq.c) */

@@ -78,7 +78,7 @@ class Sleeper(NamedTuple):
 class Slots:
     """Slots as the memory has them (struct nupa_slot, csrc/segment/layout/layout.h)."""
 
-    _SLOTS_OFF, _SLOT_BYTES, _LINE_4 = 96, 14 * 64, 256
+    _SLOTS_OFF, _SLOT_BYTES, _LINE_4 = 96, 18 * 64, 256
 
     def __init__(self, path: str) -> None:
         with Path(path).open("rb") as file:

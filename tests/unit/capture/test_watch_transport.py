@@ -65,6 +65,12 @@ def payload(packets: list[Any]) -> bytes:
     return found
 
 
+def acknowledged_once(packets: list[Any]) -> list[Any]:
+    """Drops acknowledgements of parts.  A responder may send some (IBTA 9.7.5.1.1), and does while
+    the sender waits for room in a ring."""
+    return [p for p in packets[:-1] if names([p]) != ["ACKNOWLEDGE"]] + packets[-1:]
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_send_is_packets_and_an_acknowledgement(pair: Any, watch: Watch, size: int) -> None:
     data = Random(size).randbytes(size)
@@ -72,7 +78,7 @@ def test_a_send_is_packets_and_an_acknowledgement(pair: Any, watch: Watch, size:
     pair.b.qp.post_recv(RecvWR(7, sg=[pair.b.mr.sge()]))
     pair.a.qp.post_send(SendWR(3, sg=[pair.a.mr.sge(0, size)]))
     pair.a.wait_ok()
-    packets = transport(watch)
+    packets = acknowledged_once(transport(watch))
     assert names(packets) == [*parts("SEND", size), "ACKNOWLEDGE"]
     assert payload(packets[:-1]) == data
     assert [p[BTH].ackreq for p in packets] == [0] * (len(packets) - 2) + [1, 0]
@@ -89,7 +95,7 @@ def test_a_write_names_its_target_in_the_first_packet(pair: Any, watch: Watch, s
     pair.a.mr.write(data)
     pair.a.qp.post_send(one_sided(pair, e.IBV_WR_RDMA_WRITE, size, at=16))
     pair.a.wait_ok()
-    packets = transport(watch)
+    packets = acknowledged_once(transport(watch))
     assert names(packets) == [*parts("RDMA_WRITE", size), "ACKNOWLEDGE"]
     reth = packets[0][RETH]
     assert (reth.va, reth.rkey, reth.dmalen) == (pair.b.mr.buf + 16, pair.b.mr.rkey, size)

@@ -241,7 +241,7 @@ def test_a_request_that_nobody_listens_for_is_rejected(far: Far) -> None:
 @pytest.mark.usefixtures("fabric")
 def test_a_datagram_for_a_slot_goes_to_its_process(far: Far, members: list[Member]) -> None:
     drep = bytearray(next(mad for mad in mads.of_the_kernel() if mad[17] == DREP))
-    drep[28:32] = bytes((7, 7, 7, members[3].slot))
+    drep[28:32] = bytes((7, 7, 4, members[3].slot))
     sent = packet(THERE, OWN, mad_packet(bytes(drep)))
     far.send(sent)
     assert members[3].passed() == (mapped(THERE), mapped(OWN), sent)
