@@ -51,6 +51,12 @@ def names(packets: list[Packet]) -> list[str]:
     return [NAMES[packet[BTH].opcode].split("_", 1)[1] for packet in packets]
 
 
+def acknowledged_once(packets: list[Packet]) -> list[Packet]:
+    """Drops acknowledgements of parts.  A responder may send some (IBTA 9.7.5.1.1), and does while
+    the sender waits for room in a ring."""
+    return [p for p in packets[:-1] if names([p]) != ["ACKNOWLEDGE"]] + packets[-1:]
+
+
 def one_sided(pair: Any, opcode: int, length: int, at: int = 0, **options: Any) -> SendWR:
     """Makes a request of *length* bytes between a's region and offset *at* in b's."""
     wr = SendWR(1, opcode, sg=[pair.a.mr.sge(0, length)], **options)

@@ -191,7 +191,8 @@ def test_a_request_is_steered_by_its_service_and_all_else_by_the_slot() -> None:
     for mad in (rep, rtu, dreq, drep):
         number = int.from_bytes(mad[28:32], "big")
         assert mads.steer(mad) == (mads.TO_SLOT, (number & 0x3FF, 0, 0, 0, 0))
-    assert mads.steer(sidr_rep) == (mads.TO_SLOT, (sidr_rep[27], 0, 0, 0, 0))
+    slot = int.from_bytes(sidr_rep[24:28], "big") & 0x3FF
+    assert mads.steer(sidr_rep) == (mads.TO_SLOT, (slot, 0, 0, 0, 0))
     assert mads.steer(rep[:28] + bytes(4) + rep[32:])[0] == mads.DROP
     assert mads.steer(rep[:30] + bytes(2) + rep[32:])[0] == mads.DROP  # slot 0 is none
     assert mads.steer(req[:100])[0] == mads.DROP

@@ -28,7 +28,7 @@ from nupa.verbs import (
     connect,
 )
 from nupa.verbs import enums as e
-from tests.unit.capture.watched import names, transport
+from tests.unit.capture.watched import acknowledged_once, names, transport
 
 BOTH = e.IBV_XRCD_INIT_ATTR_FD | e.IBV_XRCD_INIT_ATTR_OFLAGS
 
@@ -178,7 +178,7 @@ def test_a_watch_shows_the_srq_of_each_packet(xrc, fabric) -> None:
         wr.set_qp_type_xrc(xrc.srq.get_srq_num())
         xrc.sender.post_send(wr)
         xrc.a.wait_ok()
-        packets = transport(watch)
+        packets = acknowledged_once(transport(watch))
     assert names(packets) == ["SEND_FIRST", "SEND_MIDDLE", "SEND_LAST", "ACKNOWLEDGE"]
     assert {p[BTH].opcode & 0xE0 for p in packets} == {0xA0}
     assert {p[XRCETH].srqn for p in packets[:-1]} == {xrc.srq.get_srq_num()}
