@@ -109,11 +109,14 @@ class Cache:
             os.close(fd)
 
     def keep_newest(self, pattern: str, kept: int = _KEPT) -> None:
-        """Removes all but the newest files of that pattern."""
+        """Removes all but the newest entries of that pattern."""
         with self._locked():
-            files = [(path.stat().st_mtime, path) for path in self.path.glob(pattern)]
-            for _, path in sorted(files)[:-kept]:
-                path.unlink()
+            entries = [(path.stat().st_mtime, path) for path in self.path.glob(pattern)]
+            for _, path in sorted(entries)[:-kept]:
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
 
     def _tidy(self) -> None:
         for path in self.path.glob(f"{_TEMPORARY}*"):

@@ -128,6 +128,16 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == {"image-4", "image-5", "other"}
 
 
+def test_folders_are_entries_too(tmp_path: Path) -> None:
+    for number in range(3):
+        path = tmp_path / f"modules-{number}"
+        path.mkdir()
+        (path / "nupa_core.ko").write_text("x")
+        os.utime(path, (number, number))
+    Cache(tmp_path, quiet).keep_newest("modules-*", 2)
+    assert {path.name for path in tmp_path.glob("modules-*")} == {"modules-1", "modules-2"}
+
+
 @pytest.mark.parametrize(
     ("variables", "wanted"),
     [
