@@ -55,23 +55,6 @@ void nupa_event_raise(struct nupa_context *context, const struct ibv_async_event
 	(void)!write(context->ibv.context.async_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
-void nupa_event_raise_qp(struct nupa_qp *qp, enum ibv_event_type type)
-{
-	struct ibv_async_event event = { .element.qp = &qp->ibv, .event_type = type };
-
-	if (!qp->ibv.context || qp->orphan)
-		return; /* there is no handle of it */
-	nupa_event_raise(container_of(qp->ibv.context, struct nupa_context, ibv.context), &event);
-}
-
-void nupa_event_raise_port(struct nupa_engine *engine, enum ibv_event_type type)
-{
-	struct ibv_async_event event = { .element.port_num = 1, .event_type = type };
-
-	for (struct nupa_list *at = engine->contexts.next; at != &engine->contexts; at = at->next)
-		nupa_event_raise(container_of(at, struct nupa_context, link), &event);
-}
-
 /* Events of an object that goes and were not got; the fd may stay readable once too often. */
 void nupa_event_drop(struct nupa_context *context, void *element)
 {

@@ -130,21 +130,6 @@ void nupa_event_raise(struct nupa_context *context, const struct ibv_async_event
 	schedule_work(&delivery);
 }
 
-void nupa_event_raise_qp(struct nupa_qp *qp, enum ibv_event_type type)
-{
-	struct ibv_async_event event = { .element.qp = &qp->ibv, .event_type = type };
-
-	nupa_event_raise(container_of(qp->ibv.context, struct nupa_context, ibv.context), &event);
-}
-
-void nupa_event_raise_port(struct nupa_engine *engine, enum ibv_event_type type)
-{
-	struct ibv_async_event event = { .element.port_num = 1, .event_type = type };
-
-	for (struct nupa_list *at = engine->contexts.next; at != &engine->contexts; at = at->next)
-		nupa_event_raise(container_of(at, struct nupa_context, link), &event);
-}
-
 /* Of an object that goes: with the engine's lock. */
 void nupa_event_drop(struct nupa_context *context, void *element)
 {
