@@ -7,8 +7,8 @@ Both sides are up at once and are measured by turns, so that other load affects 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,83 +82,65 @@ class UserStorage:
         return [self._ceph(), self._iscsi()]
 
     def _ceph(self) -> StorageReport:
-        report = StorageReport(
-            "Ceph 16, memstore",
-            (
-                Column("rdma", "ms_type async+rdma, on nupa_rdma0", rdma=True),
-                Column("tcp", "ms_type async+posix, on nupa_net0", rdma=False),
-            ),
-            self._where,
-        )
         clusters: dict[str, CephCluster] = {}
-        with self._measured(report) as stack:
 
-            def start() -> None:
-                for way in _WAYS:
-                    folder = self._folder / f"ceph-{way}"
-                    folder.mkdir()
-                    server, client = self._hosts[way]
-                    hosts = CephHosts(server, client, free_port())
-                    cluster = CephCluster(self._programs, hosts, folder)
-                    clusters[way] = stack.enter_context(cluster)
+        def start(stack: ExitStack) -> None:
+            for way in _WAYS:
+                folder = self._folder / f"ceph-{way}"
+                folder.mkdir()
+                server, client = self._hosts[way]
+                hosts = CephHosts(server, client, free_port())
+                clusters[way] = stack.enter_context(CephCluster(self._programs, hosts, folder))
 
-            def measure(block_bytes: int, depth: int) -> None:
-                for way in _WAYS:
-                    rates = clusters[way].bench(block_bytes, depth, self._plan.seconds)
-                    ways = ceph.both_ways(block_bytes, depth)
-                    report.rates.setdefault(way, {}).update(zip(ways, rates, strict=True))
+        def measure(report: StorageReport, block_bytes: int, depth: int) -> None:
+            for way in _WAYS:
+                rates = clusters[way].bench(block_bytes, depth, self._plan.seconds)
+                ways = ceph.both_ways(block_bytes, depth)
+                report.rates.setdefault(way, {}).update(zip(ways, rates, strict=True))
 
-            if self._step(report, "Ceph: a monitor and an OSD of each transport", start):
-                for job in self._plan.jobs:
-                    label = f"Ceph, {say_bytes(job[0])} x {job[1]}"
-                    self._step(report, label, partial(measure, *job))
-        return report
+        columns = (
+            Column("rdma", "ms_type async+rdma, on nupa_rdma0", rdma=True),
+            Column("tcp", "ms_type async+posix, on nupa_net0", rdma=False),
+        )
+        report = StorageReport("Ceph 16, memstore", columns, self._where)
+        servers = "Ceph: a monitor and an OSD of each transport"
+        return self._measured(report, servers, start, "Ceph", measure)
 
     def _iscsi(self) -> StorageReport:
-        report = StorageReport(
-            "tgt, libiscsi",
-            (
-                Column("rdma", "iSER on nupa_rdma0", rdma=True),
-                Column("tcp", "iSCSI on nupa_net0", rdma=False),
-            ),
-            self._where,
-        )
         places: dict[str, TgtPlace] = {}
-        disk = self._folder / "disk"
-        with self._measured(report) as stack:
 
-            def start() -> None:
-                with disk.open("wb") as file:
-                    file.truncate(_DISK_BYTES)
-                for way in _WAYS:
-                    host = self._hosts[way][0]
-                    places[way] = TgtPlace(host.address, free_port(), free_port())
-                    target = TgtTarget(
-                        partial(self._command, host),
-                        lambda argv: self._programs.command(*argv),
-                        "iser" if host.rdma else "iscsi",
-                        places[way],
-                        disk,
-                        self._folder / f"tgt-{way}",
-                    )
-                    stack.enter_context(target)
+        def start(stack: ExitStack) -> None:
+            disk = self._folder / "disk"
+            with disk.open("wb") as file:
+                file.truncate(_DISK_BYTES)
+            for way in _WAYS:
+                host = self._hosts[way][0]
+                places[way] = TgtPlace(host.address, free_port(), free_port())
+                target = TgtTarget(
+                    partial(self._command, host),
+                    lambda argv: self._programs.command(*argv),
+                    "iser" if host.rdma else "iscsi",
+                    places[way],
+                    disk,
+                    self._folder / f"tgt-{way}",
+                )
+                stack.enter_context(target)
 
-            def measure(block_bytes: int, depth: int) -> None:
-                workload = DiskWorkload("read", block_bytes, depth)
-                for way in _WAYS:
-                    url = places[way].url("iser" if way == "rdma" else "iscsi")
-                    argv = tgt.perf_command(url, workload, self._plan.seconds)
-                    deadline_s = self._plan.seconds + _RUN_SPARE_S
-                    command = self._command(self._hosts[way][1], argv)
-                    text = run(command, deadline_s=deadline_s).check().stdout
-                    rate = tgt.parse_perf(text, workload)
-                    report.rates.setdefault(way, {})[workload] = rate
+        def measure(report: StorageReport, block_bytes: int, depth: int) -> None:
+            workload = DiskWorkload("read", block_bytes, depth)
+            for way in _WAYS:
+                url = places[way].url("iser" if way == "rdma" else "iscsi")
+                argv = tgt.perf_command(url, workload, self._plan.seconds)
+                command = self._command(self._hosts[way][1], argv)
+                text = run(command, deadline_s=self._plan.seconds + _RUN_SPARE_S).check().stdout
+                report.rates.setdefault(way, {})[workload] = tgt.parse_perf(text, workload)
 
-            if self._step(report, "tgt: a target of each transport", start):
-                for job in self._plan.jobs:
-                    label = f"iSCSI, {say_bytes(job[0])} x {job[1]}"
-                    self._step(report, label, partial(measure, *job))
-        return report
+        columns = (
+            Column("rdma", "iSER on nupa_rdma0", rdma=True),
+            Column("tcp", "iSCSI on nupa_net0", rdma=False),
+        )
+        report = StorageReport("tgt, libiscsi", columns, self._where)
+        return self._measured(report, "tgt: a target of each transport", start, "iSCSI", measure)
 
     def _command(self, host: HostedCommand, argv: Sequence[str]) -> list[str]:
         return host.command(self._programs.command(*argv, ours=host.rdma))
@@ -166,10 +148,20 @@ class UserStorage:
     def _step(self, report: StorageReport, label: str, action: Callable[[], None]) -> bool:
         return report.attempt(self._progress, label, action, _FAILURES)
 
-    @contextmanager
-    def _measured(self, report: StorageReport) -> Iterator[ExitStack]:
-        """Yields a stack for servers, which ends with the block; the report has its time."""
+    def _measured(
+        self,
+        report: StorageReport,
+        servers: str,
+        start: Callable[[ExitStack], None],
+        what: str,
+        measure: Callable[[StorageReport, int, int], None],
+    ) -> StorageReport:
+        """Returns *report* with the plan's jobs; what *start* puts on its stack ends before."""
         start_s = time.monotonic()
         with ExitStack() as stack:
-            yield stack
+            if self._step(report, servers, partial(start, stack)):
+                for block_bytes, depth in self._plan.jobs:
+                    label = f"{what}, {say_bytes(block_bytes)} x {depth}"
+                    self._step(report, label, partial(measure, report, block_bytes, depth))
         report.elapsed_s = time.monotonic() - start_s
+        return report

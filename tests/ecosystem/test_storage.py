@@ -28,7 +28,7 @@ def test_ceph_and_iscsi_run_over_rdma_and_tcp(lab: Lab) -> None:
         assert all(each["operations_per_s"] > 0 for each in report["results"])
 
 
-@pytest.mark.parametrize("option", ["--only=fio", "--plot=x.png", "--mover=pull"])
+@pytest.mark.parametrize("option", ["--only=fio", "--plot=x.png", "--mover=cma"])
 def test_an_option_of_the_other_demo_is_refused(lab: Lab, option: str) -> None:
     outcome = lab.run([*NUPA, "demo", "storage", option])
     assert outcome.returncode == 2
