@@ -28,7 +28,7 @@ HOPS_MAX = 15
 POOL_BYTES_MAX = 1 << 40
 EXTENTS_MAX = 1 << 20
 WIRES_MAX = 16
-EXTENT_BYTES = 64 << 10  # by default: csrc/segment/layout/geometry.c
+EXTENT_BYTES = 64 << 10  # by default: csrc/segment/layout/plan.c
 # CXL 3.1 8.1.3.8: the granularity of memory behind decoders.
 MEMORY_STEP_BYTES = 256 << 20
 

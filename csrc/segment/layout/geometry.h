@@ -17,6 +17,8 @@ struct nupa_tables {
  * but magic, generation, created_ns, name and checksum.  -EINVAL past a limit. */
 int nupa_geometry_plan(const struct nupa_config *config, uint32_t n_hosts, uint32_t n_ports,
 		       struct nupa_superblock *sb, char *why, size_t why_bytes);
+/* Sets the offsets and sizes that follow from the counts of *sb. */
+void nupa_geometry_lay_out(struct nupa_superblock *sb);
 /* Offsets of the parts of an arena depend on the superblock alone. */
 struct nupa_arena_map {
 	/* From the arena's start. */
