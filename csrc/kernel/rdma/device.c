@@ -61,6 +61,9 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_res_rd_atom = sb->qp_entries * NUPA_RD_ATOMIC_MAX,
 		.atomic_cap = IB_ATOMIC_HCA,
 		.max_ah = 65536,
+		.max_srq = 65536,
+		.max_srq_wr = NUPA_SRQ_WR_MAX,
+		.max_srq_sge = NUPA_SGE_MAX,
 		.max_pkeys = 1,
 		.max_fast_reg_page_list_len = FAST_PAGES_MAX,
 		.local_ca_ack_delay = 15,
@@ -136,6 +139,11 @@ static const struct ib_device_ops operations = {
 	.destroy_cq = rdma_destroy_cq_op,
 	.poll_cq = rdma_poll_cq_op,
 	.req_notify_cq = rdma_req_notify_op,
+	.create_srq = rdma_create_srq_op,
+	.modify_srq = rdma_modify_srq_op,
+	.query_srq = rdma_query_srq_op,
+	.destroy_srq = rdma_destroy_srq_op,
+	.post_srq_recv = rdma_post_srq_recv_op,
 	.create_qp = rdma_create_qp_op,
 	.modify_qp = rdma_modify_qp_op,
 	.query_qp = rdma_query_qp_op,
@@ -151,6 +159,7 @@ static const struct ib_device_ops operations = {
 	INIT_RDMA_OBJ_SIZE(ib_cq, rdma_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, rdma_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, rdma_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_srq, rdma_srq, ib),
 };
 
 /* --- events ------------------------------------------------------------------------------ */
@@ -184,6 +193,17 @@ static void event_of_cq(const struct ibv_async_event *from)
 		cq->event_handler(&event, cq->cq_context);
 }
 
+static void event_of_srq(const struct ibv_async_event *from)
+{
+	struct ib_srq *srq = from->element.srq->srq_context;
+	struct ib_event event = { .device = srq->device,
+				  .element.srq = srq,
+				  .event = (enum ib_event_type)from->event_type };
+
+	if (srq->event_handler)
+		srq->event_handler(&event, srq->srq_context);
+}
+
 static void asynchronous(const struct ibv_async_event *from)
 {
 	struct ib_event event = { .element.port_num = 1,
@@ -200,6 +220,9 @@ static void asynchronous(const struct ibv_async_event *from)
 	case IBV_EVENT_SQ_DRAINED:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		event_of_qp(from);
+		break;
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		event_of_srq(from);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
