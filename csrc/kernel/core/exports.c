@@ -3,6 +3,7 @@
  * The engine's verbs, for nupa_rdma.
  */
 #include "kernel/core/core.h"
+#include "engine/queue/queue.h"
 #include "segment/gid.h"
 #include "segment/slot/slot.h"
 
@@ -12,6 +13,9 @@ EXPORT_SYMBOL_GPL(nupa_errno);
 EXPORT_SYMBOL_GPL(nupa_kernel_channel);
 EXPORT_SYMBOL_GPL(nupa_kernel_cq_forget);
 EXPORT_SYMBOL_GPL(nupa_kernel_reg_all);
+EXPORT_SYMBOL_GPL(nupa_kernel_reg_paged);
+EXPORT_SYMBOL_GPL(nupa_cq_raise);
+EXPORT_SYMBOL_GPL(nupa_event_raise);
 EXPORT_SYMBOL_GPL(nupa_paged_add);
 EXPORT_SYMBOL_GPL(nupa_paged_del);
 EXPORT_SYMBOL_GPL(nupa_host_of_gid);

@@ -2,7 +2,7 @@
 /*
  * Posting: each request of the kernel as one of the engine's.
  */
-#include "kernel/rdma/rdma.h"
+#include "kernel/rdma/user/user.h"
 
 static_assert(sizeof(struct ib_sge) == sizeof(struct ibv_sge));
 static_assert(offsetof(struct ib_sge, length) == offsetof(struct ibv_sge, length));
@@ -85,6 +85,8 @@ int rdma_post_send_op(struct ib_qp *ib, const struct ib_send_wr *wr, const struc
 {
 	int error = 0;
 
+	if (qp_of(ib)->user)
+		return user_post_send(qp_of(ib));
 	for (; wr; wr = wr->next) {
 		struct ibv_send_wr own, *refused;
 

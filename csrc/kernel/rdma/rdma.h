@@ -6,6 +6,7 @@
 
 #include "kernel/core/core.h"
 
+#include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
 #define GSI_QPN 1 /* as a number; IB_QP1 is in network order */
@@ -14,6 +15,7 @@ struct rdma_device {
 	struct ib_device ib;
 	struct ibv_context *context;
 	struct net_device *netdev;
+	struct xarray handles; /* struct rdma_ah of processes, by number */
 };
 
 struct rdma_pd {
@@ -25,28 +27,33 @@ struct rdma_ah {
 	struct ib_ah ib;
 	struct ibv_ah *own; /* NULL: no host of the fabric has the address */
 	uint32_t host;
+	uint32_t number; /* 0: of the kernel */
 };
 
 struct rdma_cq {
 	struct ib_cq ib;
 	struct ibv_cq *own;
+	struct user_cq *user; /* user/user.h; NULL: of the kernel */
 };
 
 struct rdma_srq {
 	struct ib_srq ib;
 	struct ibv_srq *own;
+	struct user_rq *user;
 };
 
 struct rdma_qp {
 	struct ib_qp ib;
 	struct ibv_qp *own;
 	struct ibv_pd *pd; /* GSI: its own, for address handles are of another one */
+	struct user_qp *user;
 };
 
 struct rdma_mr {
 	struct ib_mr ib;
 	struct ibv_mr *own;
-	struct nupa_pages pages; /* of a fast registration; max 0: none */
+	struct nupa_pages pages; /* of a process, or a fast registration; max 0: none */
+	struct ib_umem *umem;    /* of a process */
 };
 
 static inline struct rdma_device *device_of(struct ib_device *ib)
@@ -123,11 +130,12 @@ int rdma_alloc_pd_op(struct ib_pd *ib, struct ib_udata *udata);
 int rdma_dealloc_pd_op(struct ib_pd *ib, struct ib_udata *udata);
 struct ib_mr *rdma_dma_mr_op(struct ib_pd *ib, int access);
 struct ib_mr *rdma_alloc_mr_op(struct ib_pd *ib, enum ib_mr_type type, u32 max);
-struct ib_mr *rdma_user_mr_op(struct ib_pd *ib, u64 start, u64 length, u64 iova, int access,
-			      struct ib_udata *udata);
 int rdma_map_mr_op(struct ib_mr *ib, struct scatterlist *list, int n, unsigned int *offset);
 int rdma_dereg_mr_op(struct ib_mr *ib, struct ib_udata *udata);
 int rdma_create_ah_op(struct ib_ah *ib, struct rdma_ah_init_attr *init, struct ib_udata *udata);
 int rdma_destroy_ah_op(struct ib_ah *ib, u32 flags);
+/* counters.c */
+struct rdma_hw_stats *rdma_alloc_stats_op(struct ib_device *ib, u32 port);
+int rdma_get_stats_op(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index);
 
 #endif
