@@ -60,7 +60,12 @@ struct nupa_cqe { /* one line */
 };
 NUPA_ASSERT_SIZE(struct nupa_cqe, 64);
 
-enum nupa_cq_note { NUPA_CQ_STAMPED = 1, NUPA_CQ_TRACED = 2, NUPA_CQ_RECORDED = 4 };
+enum nupa_cq_note {
+	NUPA_CQ_STAMPED = 1,
+	NUPA_CQ_TRACED = 2,
+	NUPA_CQ_RECORDED = 4,
+	NUPA_CQ_HANDED_ON = 8, /* to hand_on */
+};
 enum nupa_arm { NUPA_ARM_NONE, NUPA_ARM_SOLICITED, NUPA_ARM_NEXT };
 
 struct nupa_cq {
@@ -96,6 +101,7 @@ struct nupa_cq {
 	struct nupa_cqe cursor;
 	uint32_t batch; /* completions that start_poll found, left */
 	pthread_mutex_t cursor_mutex;
+	void (*hand_on)(struct nupa_cq *cq); /* its user has a ring of its own (csrc/kernel) */
 };
 
 struct nupa_rwqe {
@@ -106,9 +112,16 @@ struct nupa_rwqe {
 };
 
 /* A receive queue: a QP's own or an SRQ's. */
+struct nupa_rq;
+
+/* Where receives come from that their user posts without a call (csrc/kernel). */
+struct nupa_rq_source {
+	bool (*take)(struct nupa_rq_source *source, struct nupa_rq *rq); /* true: posted one */
+};
+
 struct nupa_rq {
 	uint8_t *ring;
-	size_t map_bytes;
+	struct nupa_rq_source *source; /* NULL: none */
 	uint32_t stride;
 	uint32_t mask;
 	uint32_t capacity;

@@ -202,8 +202,8 @@ static struct nupa_qp *qp_alloc(struct ibv_context *context, struct ibv_pd *pd,
 	    (!init->srq && nupa_rq_init(&qp->rq, init->cap.max_recv_wr, init->cap.max_recv_sge)) ||
 	    nupa_domain_buffer(pd, NUPA_BUFFER_SQ, &qp->sq.ring, qp->sq.map_bytes,
 			       &qp->sq_custom) ||
-	    (qp->rq.ring && nupa_domain_buffer(pd, NUPA_BUFFER_RQ, &qp->rq.ring, qp->rq.map_bytes,
-					       &qp->rq_custom))) {
+	    (qp->rq.ring && nupa_domain_buffer(pd, NUPA_BUFFER_RQ, &qp->rq.ring,
+					       nupa_rq_ring_bytes(&qp->rq), &qp->rq_custom))) {
 		qp_free(qp);
 		return NULL;
 	}

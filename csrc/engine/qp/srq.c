@@ -48,7 +48,7 @@ struct ibv_srq *nupa_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *ini
 		errno = ENOMEM;
 		return NULL;
 	}
-	if (nupa_domain_buffer(pd, NUPA_BUFFER_SRQ, &srq->rq.ring, srq->rq.map_bytes,
+	if (nupa_domain_buffer(pd, NUPA_BUFFER_SRQ, &srq->rq.ring, nupa_rq_ring_bytes(&srq->rq),
 			       &srq->custom)) {
 		nupa_rq_free(&srq->rq);
 		free(srq);
@@ -125,7 +125,8 @@ static int resize(struct nupa_srq *srq, uint32_t max_wr)
 		return EINVAL;
 	if (nupa_rq_init(&rq, max_wr, srq->rq.max_sge))
 		return ENOMEM;
-	if (nupa_domain_buffer(srq->ibv.pd, NUPA_BUFFER_SRQ, &rq.ring, rq.map_bytes, &custom)) {
+	if (nupa_domain_buffer(srq->ibv.pd, NUPA_BUFFER_SRQ, &rq.ring, nupa_rq_ring_bytes(&rq),
+			       &custom)) {
 		nupa_rq_free(&rq);
 		return ENOMEM;
 	}

@@ -206,6 +206,8 @@ void nupa_cq_tell(struct nupa_cq *cq, bool solicited)
 	if (cq->notes & NUPA_CQ_RECORDED)
 		nupa_record_made(nupa_engine_of(cq->ibv.context)->recorder,
 				 &cq->ring[(cq->tail - 1) & cq->mask]);
+	if (cq->notes & NUPA_CQ_HANDED_ON)
+		cq->hand_on(cq);
 	if (cq->arm == NUPA_ARM_NONE || (cq->arm == NUPA_ARM_SOLICITED && !solicited) ||
 	    !cq->ibv.channel)
 		return;

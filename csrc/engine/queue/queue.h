@@ -10,6 +10,10 @@
 /* rq.c */
 int nupa_rq_init(struct nupa_rq *rq, uint32_t capacity, uint32_t max_sge);
 void nupa_rq_free(struct nupa_rq *rq);
+static inline size_t nupa_rq_ring_bytes(const struct nupa_rq *rq)
+{
+	return ((size_t)rq->mask + 1) * rq->stride;
+}
 static inline int nupa_rq_post(struct nupa_rq *rq, const struct ibv_recv_wr *wr)
 {
 	struct nupa_rwqe *rwqe;
@@ -31,7 +35,7 @@ static inline int nupa_rq_post(struct nupa_rq *rq, const struct ibv_recv_wr *wr)
 }
 static inline struct nupa_rwqe *nupa_rq_peek(struct nupa_rq *rq)
 {
-	if (rq->head == rq->tail)
+	if (rq->head == rq->tail && likely(!rq->source || !rq->source->take(rq->source, rq)))
 		return NULL;
 	return (struct nupa_rwqe *)(rq->ring + (size_t)(rq->head & rq->mask) * rq->stride);
 }

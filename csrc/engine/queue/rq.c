@@ -36,14 +36,13 @@ int nupa_rq_init(struct nupa_rq *rq, uint32_t capacity, uint32_t max_sge)
 	rq->max_sge = max_sge;
 	rq->mask = entries - 1;
 	rq->stride = wqe_bytes(max_sge);
-	rq->map_bytes = (size_t)entries * rq->stride;
-	rq->ring = nupa_queue_map(rq->map_bytes);
+	rq->ring = nupa_queue_map(nupa_rq_ring_bytes(rq));
 	return rq->ring ? 0 : ENOMEM;
 }
 
 void nupa_rq_free(struct nupa_rq *rq)
 {
 	if (rq->ring)
-		munmap(rq->ring, rq->map_bytes);
+		munmap(rq->ring, nupa_rq_ring_bytes(rq));
 	rq->ring = NULL;
 }

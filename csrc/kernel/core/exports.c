@@ -3,6 +3,7 @@
  * The engine's verbs, for nupa_rdma.
  */
 #include "kernel/core/core.h"
+#include "engine/queue/queue.h"
 #include "segment/gid.h"
 #include "segment/slot/slot.h"
 
@@ -12,6 +13,9 @@ EXPORT_SYMBOL_GPL(nupa_errno);
 EXPORT_SYMBOL_GPL(nupa_kernel_channel);
 EXPORT_SYMBOL_GPL(nupa_kernel_cq_forget);
 EXPORT_SYMBOL_GPL(nupa_kernel_reg_all);
+EXPORT_SYMBOL_GPL(nupa_kernel_reg_paged);
+EXPORT_SYMBOL_GPL(nupa_cq_raise);
+EXPORT_SYMBOL_GPL(nupa_event_raise);
 EXPORT_SYMBOL_GPL(nupa_paged_add);
 EXPORT_SYMBOL_GPL(nupa_paged_del);
 EXPORT_SYMBOL_GPL(nupa_host_of_gid);
@@ -28,6 +32,11 @@ EXPORT_SYMBOL_GPL(nupa_create_cq);
 EXPORT_SYMBOL_GPL(nupa_destroy_cq);
 EXPORT_SYMBOL_GPL(nupa_poll_cq);
 EXPORT_SYMBOL_GPL(nupa_req_notify_cq);
+EXPORT_SYMBOL_GPL(nupa_create_srq);
+EXPORT_SYMBOL_GPL(nupa_modify_srq);
+EXPORT_SYMBOL_GPL(nupa_query_srq);
+EXPORT_SYMBOL_GPL(nupa_destroy_srq);
+EXPORT_SYMBOL_GPL(nupa_post_srq_recv);
 EXPORT_SYMBOL_GPL(nupa_create_qp);
 EXPORT_SYMBOL_GPL(nupa_modify_qp);
 EXPORT_SYMBOL_GPL(nupa_query_qp);

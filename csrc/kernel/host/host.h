@@ -30,8 +30,11 @@ void nupa_kernel_events_flush(void);
 /* A CQ of a kernel user: has a channel, as events go by it. */
 struct ibv_comp_channel *nupa_kernel_channel(struct ibv_context *context);
 
-/* memory.c: all of the kernel's memory as a region. */
+/* memory.c: all of the kernel's memory as a region; NULL: nupa_errno says why. */
 struct ibv_mr *nupa_kernel_reg_all(struct ibv_pd *pd, int access);
+/* All of *pages*, which have a place (paged.h). */
+struct ibv_mr *nupa_kernel_reg_paged(struct ibv_pd *pd, const struct nupa_pages *pages,
+				     uint64_t iova, int access);
 
 /* context.c: an attachment to a host, and the one context in it; NULL: *why* says it. */
 struct ibv_context *nupa_kernel_open(struct nupa_fabric *fabric, uint32_t host, char *why,

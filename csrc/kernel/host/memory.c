@@ -22,14 +22,16 @@ bool nupa_memory_present(const void *at, size_t bytes, bool to_write)
 	return true;
 }
 
-struct ibv_mr *nupa_kernel_reg_all(struct ibv_pd *pd, int access)
+static struct ibv_mr *reg(struct ibv_pd *pd, void *at, uint64_t length, uint64_t iova, int access)
 {
 	struct nupa_mr *mr = calloc(1, sizeof(*mr));
 	int error = mr ? 0 : ENOMEM;
 
 	if (!error) {
-		mr->ibv = (struct ibv_mr){ pd->context, pd, NULL, SIZE_MAX, 0, 0, 0 };
-		mr->length = UINT64_MAX;
+		mr->ibv = (struct ibv_mr){ pd->context, pd, at, length, 0, 0, 0 };
+		mr->va = at;
+		mr->length = length;
+		mr->iova = iova;
 		mr->kind = NUPA_MR_MEMORY;
 		mr->access = nupa_mr_access(NUPA_MR_MEMORY, access & NUPA_MR_SUPPORTED_ACCESS);
 		error = nupa_mr_register(mr);
@@ -39,6 +41,17 @@ struct ibv_mr *nupa_kernel_reg_all(struct ibv_pd *pd, int access)
 	free(mr);
 	nupa_errno = error;
 	return NULL;
+}
+
+struct ibv_mr *nupa_kernel_reg_all(struct ibv_pd *pd, int access)
+{
+	return reg(pd, NULL, UINT64_MAX, 0, access);
+}
+
+struct ibv_mr *nupa_kernel_reg_paged(struct ibv_pd *pd, const struct nupa_pages *pages,
+				     uint64_t iova, int access)
+{
+	return reg(pd, nupa_paged_address(pages), pages->length, iova, access);
 }
 
 /* What a copy could not reach is beyond a paged region. */

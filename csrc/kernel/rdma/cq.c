@@ -2,27 +2,39 @@
 /*
  * Completion queues.
  */
-#include "kernel/rdma/rdma.h"
+#include "kernel/rdma/user/user.h"
 
 int rdma_create_cq_op(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
 		      struct uverbs_attr_bundle *attrs)
 {
 	struct ibv_context *context = device_of(ib->device)->context;
+	struct ib_udata *udata = attrs ? &attrs->driver_udata : NULL;
 	struct rdma_cq *cq = cq_of(ib);
+	int error;
 
 	if (attr->flags || !attr->cqe || attr->cqe > ib->device->attrs.max_cqe)
 		return attr->flags ? -EOPNOTSUPP : -EINVAL;
-	cq->own = nupa_create_cq(context, attr->cqe, ib, nupa_kernel_channel(context), 0);
+	cq->own =
+	    nupa_create_cq(context, udata ? 1 : attr->cqe, ib, nupa_kernel_channel(context), 0);
 	if (!cq->own)
 		return why();
-	ib->cqe = cq->own->cqe;
-	return 0;
+	ib->cqe = attr->cqe;
+	error = udata ? user_cq_init(cq, attr->cqe, udata) : 0;
+	if (error)
+		rdma_destroy_cq_op(ib, udata);
+	return error;
 }
 
 int rdma_destroy_cq_op(struct ib_cq *ib, struct ib_udata *udata)
 {
-	nupa_kernel_cq_forget(cq_of(ib)->own);
-	return -nupa_destroy_cq(cq_of(ib)->own);
+	struct rdma_cq *cq = cq_of(ib);
+	int error;
+
+	nupa_kernel_cq_forget(cq->own);
+	error = -nupa_destroy_cq(cq->own);
+	if (!error)
+		user_cq_free(cq);
+	return error;
 }
 
 static enum ib_wc_opcode opcode_of(const struct ibv_wc *wc)

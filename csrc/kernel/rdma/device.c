@@ -4,7 +4,7 @@
  *
  *   rdma link add nupa_rdma0 type nupa netdev nupa_net0
  */
-#include "kernel/rdma/rdma.h"
+#include "kernel/rdma/user/user.h"
 #include "segment/gid.h"
 
 #include <linux/delay.h>
@@ -61,6 +61,9 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_res_rd_atom = sb->qp_entries * NUPA_RD_ATOMIC_MAX,
 		.atomic_cap = IB_ATOMIC_HCA,
 		.max_ah = 65536,
+		.max_srq = 65536,
+		.max_srq_wr = NUPA_SRQ_WR_MAX,
+		.max_srq_sge = NUPA_SGE_MAX,
 		.max_pkeys = 1,
 		.max_fast_reg_page_list_len = FAST_PAGES_MAX,
 		.local_ca_ack_delay = 15,
@@ -114,14 +117,20 @@ static int query_pkey(struct ib_device *ib, u32 port, u16 index, u16 *pkey)
 static void dealloc_driver(struct ib_device *ib)
 {
 	nupa_core_set_user(NULL);
+	xa_destroy(&device_of(ib)->handles);
 	WRITE_ONCE(the_device, NULL);
 }
 
 static const struct ib_device_ops operations = {
 	.owner = THIS_MODULE,
-	.driver_id = RDMA_DRIVER_UNKNOWN,
-	.uverbs_abi_ver = 1,
-	.uverbs_no_driver_id_binding = 1,
+	/* That of the ABI that processes speak. */
+	.driver_id = RDMA_DRIVER_RXE,
+	.uverbs_abi_ver = 2,
+	.alloc_ucontext = user_alloc_context_op,
+	.dealloc_ucontext = user_dealloc_context_op,
+	.disassociate_ucontext = user_disassociate_op,
+	.mmap = user_mmap_op,
+	.mmap_free = user_mmap_free_op,
 	.query_device = query_device,
 	.query_port = query_port,
 	.get_port_immutable = port_immutable,
@@ -131,11 +140,18 @@ static const struct ib_device_ops operations = {
 	.dealloc_pd = rdma_dealloc_pd_op,
 	.dealloc_driver = dealloc_driver,
 	.create_ah = rdma_create_ah_op,
+	.create_user_ah = user_create_ah_op,
 	.destroy_ah = rdma_destroy_ah_op,
 	.create_cq = rdma_create_cq_op,
 	.destroy_cq = rdma_destroy_cq_op,
+	.resize_cq = user_resize_cq_op,
 	.poll_cq = rdma_poll_cq_op,
 	.req_notify_cq = rdma_req_notify_op,
+	.create_srq = rdma_create_srq_op,
+	.modify_srq = rdma_modify_srq_op,
+	.query_srq = rdma_query_srq_op,
+	.destroy_srq = rdma_destroy_srq_op,
+	.post_srq_recv = rdma_post_srq_recv_op,
 	.create_qp = rdma_create_qp_op,
 	.modify_qp = rdma_modify_qp_op,
 	.query_qp = rdma_query_qp_op,
@@ -145,12 +161,16 @@ static const struct ib_device_ops operations = {
 	.get_dma_mr = rdma_dma_mr_op,
 	.alloc_mr = rdma_alloc_mr_op,
 	.map_mr_sg = rdma_map_mr_op,
-	.reg_user_mr = rdma_user_mr_op,
+	.reg_user_mr = user_reg_mr_op,
 	.dereg_mr = rdma_dereg_mr_op,
+	.alloc_hw_port_stats = rdma_alloc_stats_op,
+	.get_hw_stats = rdma_get_stats_op,
 	INIT_RDMA_OBJ_SIZE(ib_ah, rdma_ah, ib),
 	INIT_RDMA_OBJ_SIZE(ib_cq, rdma_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, rdma_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, rdma_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_srq, rdma_srq, ib),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, user_context, ib),
 };
 
 /* --- events ------------------------------------------------------------------------------ */
@@ -184,6 +204,17 @@ static void event_of_cq(const struct ibv_async_event *from)
 		cq->event_handler(&event, cq->cq_context);
 }
 
+static void event_of_srq(const struct ibv_async_event *from)
+{
+	struct ib_srq *srq = from->element.srq->srq_context;
+	struct ib_event event = { .device = srq->device,
+				  .element.srq = srq,
+				  .event = (enum ib_event_type)from->event_type };
+
+	if (srq->event_handler)
+		srq->event_handler(&event, srq->srq_context);
+}
+
 static void asynchronous(const struct ibv_async_event *from)
 {
 	struct ib_event event = { .element.port_num = 1,
@@ -200,6 +231,9 @@ static void asynchronous(const struct ibv_async_event *from)
 	case IBV_EVENT_SQ_DRAINED:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		event_of_qp(from);
+		break;
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		event_of_srq(from);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
@@ -229,6 +263,7 @@ static int register_device(const char *name, struct net_device *beside)
 		return -ENOMEM;
 	device->context = context;
 	device->netdev = beside;
+	xa_init_flags(&device->handles, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
 	device->ib.node_type = RDMA_NODE_IB_CA;
 	device->ib.phys_port_cnt = 1;
 	device->ib.num_comp_vectors = 1;

@@ -2,11 +2,12 @@
 /*
  * Protection domains, regions and address handles.
  */
-#include "kernel/rdma/rdma.h"
+#include "kernel/rdma/user/user.h"
 #include "segment/gid.h"
 
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
+#include <rdma/ib_umem.h>
 
 /* --- protection domains ------------------------------------------------------------------ */
 
@@ -47,12 +48,6 @@ struct ib_mr *rdma_dma_mr_op(struct ib_pd *ib, int access)
 
 	return region(
 	    mr, mr ? nupa_kernel_reg_all(container_of(ib, struct rdma_pd, ib)->own, access) : NULL);
-}
-
-struct ib_mr *rdma_user_mr_op(struct ib_pd *ib, u64 start, u64 length, u64 iova, int access,
-			      struct ib_udata *udata)
-{
-	return ERR_PTR(-EOPNOTSUPP);
 }
 
 struct ib_mr *rdma_alloc_mr_op(struct ib_pd *ib, enum ib_mr_type type, u32 max)
@@ -113,6 +108,7 @@ int rdma_dereg_mr_op(struct ib_mr *ib, struct ib_udata *udata)
 		return -error;
 	if (mr->pages.max)
 		nupa_paged_del(&mr->pages);
+	ib_umem_release(mr->umem);
 	vfree(mr->pages.at);
 	kfree(mr);
 	return 0;
@@ -163,5 +159,8 @@ int rdma_create_ah_op(struct ib_ah *ib, struct rdma_ah_init_attr *init, struct i
 
 int rdma_destroy_ah_op(struct ib_ah *ib, u32 flags)
 {
-	return -nupa_destroy_ah(container_of(ib, struct rdma_ah, ib)->own);
+	struct rdma_ah *ah = container_of(ib, struct rdma_ah, ib);
+
+	user_forget_ah(ah);
+	return -nupa_destroy_ah(ah->own);
 }

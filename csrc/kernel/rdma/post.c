@@ -2,7 +2,7 @@
 /*
  * Posting: each request of the kernel as one of the engine's.
  */
-#include "kernel/rdma/rdma.h"
+#include "kernel/rdma/user/user.h"
 
 static_assert(sizeof(struct ib_sge) == sizeof(struct ibv_sge));
 static_assert(offsetof(struct ib_sge, length) == offsetof(struct ibv_sge, length));
@@ -85,6 +85,8 @@ int rdma_post_send_op(struct ib_qp *ib, const struct ib_send_wr *wr, const struc
 {
 	int error = 0;
 
+	if (qp_of(ib)->user)
+		return user_post_send(qp_of(ib));
 	for (; wr; wr = wr->next) {
 		struct ibv_send_wr own, *refused;
 
@@ -102,11 +104,7 @@ int rdma_post_send_op(struct ib_qp *ib, const struct ib_send_wr *wr, const struc
 int rdma_post_recv_op(struct ib_qp *ib, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad)
 {
 	for (; wr; wr = wr->next) {
-		struct ibv_recv_wr own = {
-			.wr_id = wr->wr_id,
-			.sg_list = (struct ibv_sge *)wr->sg_list,
-			.num_sge = wr->num_sge,
-		}, *refused;
+		struct ibv_recv_wr own = rdma_recv_wr(wr), *refused;
 		int error = -nupa_post_recv(qp_of(ib)->own, &own, &refused);
 
 		if (error) {

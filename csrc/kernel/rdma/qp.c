@@ -3,7 +3,9 @@
  * Queue pairs.  QP 1 is one of the engine's UD; its number stands in the slot, where the kernels of
  * other hosts find it.
  */
-#include "kernel/rdma/rdma.h"
+#include "kernel/rdma/user/user.h"
+
+#include <linux/log2.h>
 
 static int type_of(const struct ib_qp_init_attr *init, enum ibv_qp_type *type)
 {
@@ -37,6 +39,7 @@ int rdma_create_qp_op(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_
 		.qp_context = ib,
 		.send_cq = init->send_cq ? cq_of(init->send_cq)->own : NULL,
 		.recv_cq = init->recv_cq ? cq_of(init->recv_cq)->own : NULL,
+		.srq = init->srq ? srq_of(init->srq)->own : NULL,
 		.cap = {
 			.max_send_wr = init->cap.max_send_wr,
 			.max_recv_wr = init->cap.max_recv_wr,
@@ -48,14 +51,26 @@ int rdma_create_qp_op(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_
 	};
 	int error = type_of(init, &own.qp_type);
 
-	if (error || init->srq || init->create_flags)
+	if (error || init->create_flags)
 		return -EOPNOTSUPP;
+	if (max(init->cap.max_send_wr, init->cap.max_recv_wr) > ib->device->attrs.max_qp_wr)
+		return -EINVAL;
 	/* rdma_rw and others count on room for a request besides. */
 	own.cap.max_send_wr += 1;
+	if (udata) { /* as many as its queue has; receives are taken one by one */
+		own.cap.max_send_wr = roundup_pow_of_two(own.cap.max_send_wr);
+		own.cap.max_recv_wr = 1;
+	}
 	qp->own = nupa_create_qp(container_of(ib->pd, struct rdma_pd, ib)->own, &own);
 	if (!qp->own)
 		return why();
 	init->cap.max_inline_data = own.cap.max_inline_data;
+	error = udata ? user_qp_init(qp, init, udata) : 0;
+	if (error) {
+		nupa_destroy_qp(qp->own);
+		user_qp_free(qp);
+		return error;
+	}
 	ib->qp_num = init->qp_type == IB_QPT_GSI ? GSI_QPN : qp->own->qp_num;
 	if (init->qp_type == IB_QPT_GSI)
 		publish_gsi(ib, qp->own->qp_num);
@@ -107,7 +122,10 @@ int rdma_modify_qp_op(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struc
 		mask |= IB_QP_PORT;
 		own.port_num = 1;
 	}
-	return -nupa_modify_qp(qp->own, &own, mask);
+	error = -nupa_modify_qp(qp->own, &own, mask);
+	if (!error && qp->user && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET)
+		user_qp_reset(qp);
+	return error;
 }
 
 int rdma_query_qp_op(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
@@ -142,16 +160,24 @@ int rdma_query_qp_op(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 	attr->cap.max_send_sge = own_init.cap.max_send_sge;
 	attr->cap.max_recv_sge = own_init.cap.max_recv_sge;
 	attr->cap.max_inline_data = own_init.cap.max_inline_data;
+	if (qp_of(ib)->user)
+		attr->cap = qp_of(ib)->user->cap;
 	init->cap = attr->cap;
 	init->qp_type = ib->qp_type;
 	init->send_cq = ib->send_cq;
 	init->recv_cq = ib->recv_cq;
+	init->srq = ib->srq;
 	return 0;
 }
 
 int rdma_destroy_qp_op(struct ib_qp *ib, struct ib_udata *udata)
 {
+	int error;
+
 	if (ib->qp_type == IB_QPT_GSI)
 		publish_gsi(ib, 0);
-	return -nupa_destroy_qp(qp_of(ib)->own);
+	error = -nupa_destroy_qp(qp_of(ib)->own);
+	if (!error)
+		user_qp_free(qp_of(ib));
+	return error;
 }

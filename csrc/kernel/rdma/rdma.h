@@ -6,6 +6,7 @@
 
 #include "kernel/core/core.h"
 
+#include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
 #define GSI_QPN 1 /* as a number; IB_QP1 is in network order */
@@ -14,6 +15,7 @@ struct rdma_device {
 	struct ib_device ib;
 	struct ibv_context *context;
 	struct net_device *netdev;
+	struct xarray handles; /* struct rdma_ah of processes, by number */
 };
 
 struct rdma_pd {
@@ -25,23 +27,33 @@ struct rdma_ah {
 	struct ib_ah ib;
 	struct ibv_ah *own; /* NULL: no host of the fabric has the address */
 	uint32_t host;
+	uint32_t number; /* 0: of the kernel */
 };
 
 struct rdma_cq {
 	struct ib_cq ib;
 	struct ibv_cq *own;
+	struct user_cq *user; /* user/user.h; NULL: of the kernel */
+};
+
+struct rdma_srq {
+	struct ib_srq ib;
+	struct ibv_srq *own;
+	struct user_rq *user;
 };
 
 struct rdma_qp {
 	struct ib_qp ib;
 	struct ibv_qp *own;
 	struct ibv_pd *pd; /* GSI: its own, for address handles are of another one */
+	struct user_qp *user;
 };
 
 struct rdma_mr {
 	struct ib_mr ib;
 	struct ibv_mr *own;
-	struct nupa_pages pages; /* of a fast registration; max 0: none */
+	struct nupa_pages pages; /* of a process, or a fast registration; max 0: none */
+	struct ib_umem *umem;    /* of a process */
 };
 
 static inline struct rdma_device *device_of(struct ib_device *ib)
@@ -59,6 +71,11 @@ static inline struct rdma_cq *cq_of(struct ib_cq *ib)
 	return container_of(ib, struct rdma_cq, ib);
 }
 
+static inline struct rdma_srq *srq_of(struct ib_srq *ib)
+{
+	return container_of(ib, struct rdma_srq, ib);
+}
+
 static inline struct rdma_mr *mr_of(struct ib_mr *ib)
 {
 	return container_of(ib, struct rdma_mr, ib);
@@ -68,6 +85,16 @@ static inline struct rdma_mr *mr_of(struct ib_mr *ib)
 static inline int why(void)
 {
 	return nupa_errno > 0 ? -nupa_errno : -ENOMEM;
+}
+
+/* A receive of the kernel as one of the engine's. */
+static inline struct ibv_recv_wr rdma_recv_wr(const struct ib_recv_wr *wr)
+{
+	return (struct ibv_recv_wr){
+		.wr_id = wr->wr_id,
+		.sg_list = (struct ibv_sge *)wr->sg_list,
+		.num_sge = wr->num_sge,
+	};
 }
 
 /* The host that a GID leads to, and in *attr the engine's address vector of it: 0 or -EHOSTUNREACH.
@@ -84,6 +111,14 @@ int rdma_destroy_qp_op(struct ib_qp *ib, struct ib_udata *udata);
 /* post.c */
 int rdma_post_send_op(struct ib_qp *ib, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
 int rdma_post_recv_op(struct ib_qp *ib, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
+/* srq.c */
+int rdma_create_srq_op(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib_udata *udata);
+int rdma_modify_srq_op(struct ib_srq *ib, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		       struct ib_udata *udata);
+int rdma_query_srq_op(struct ib_srq *ib, struct ib_srq_attr *attr);
+int rdma_destroy_srq_op(struct ib_srq *ib, struct ib_udata *udata);
+int rdma_post_srq_recv_op(struct ib_srq *ib, const struct ib_recv_wr *wr,
+			  const struct ib_recv_wr **bad);
 /* cq.c */
 int rdma_create_cq_op(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
 		      struct uverbs_attr_bundle *attrs);
@@ -95,11 +130,12 @@ int rdma_alloc_pd_op(struct ib_pd *ib, struct ib_udata *udata);
 int rdma_dealloc_pd_op(struct ib_pd *ib, struct ib_udata *udata);
 struct ib_mr *rdma_dma_mr_op(struct ib_pd *ib, int access);
 struct ib_mr *rdma_alloc_mr_op(struct ib_pd *ib, enum ib_mr_type type, u32 max);
-struct ib_mr *rdma_user_mr_op(struct ib_pd *ib, u64 start, u64 length, u64 iova, int access,
-			      struct ib_udata *udata);
 int rdma_map_mr_op(struct ib_mr *ib, struct scatterlist *list, int n, unsigned int *offset);
 int rdma_dereg_mr_op(struct ib_mr *ib, struct ib_udata *udata);
 int rdma_create_ah_op(struct ib_ah *ib, struct rdma_ah_init_attr *init, struct ib_udata *udata);
 int rdma_destroy_ah_op(struct ib_ah *ib, u32 flags);
+/* counters.c */
+struct rdma_hw_stats *rdma_alloc_stats_op(struct ib_device *ib, u32 port);
+int rdma_get_stats_op(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index);
 
 #endif

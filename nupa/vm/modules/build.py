@@ -23,9 +23,11 @@ from nupa.vm.boot.packages import Apt
 
 #: The modules, in the order in which they are loaded.
 NAMES = ("nupa_core", "nupa_rdma")
-#: Modules of the kernel that use an RDMA device, with those that they are compared with.
+#: Modules of the kernel that use an RDMA device, or give it to processes, and those compared with them.
 USERS = (
+    "ib_uverbs",
     "rdma_cm",
+    "rdma_ucm",
     "nvme_rdma",
     "nvme_tcp",
     "nvmet_rdma",

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+/*
+ * Receives of processes, which are posted without a call: the engine takes the next one when it
+ * has none.
+ */
+#include "kernel/rdma/user/user.h"
+
+static_assert(sizeof(struct rxe_sge) == sizeof(struct ibv_sge));
+static_assert(offsetof(struct rxe_sge, lkey) == offsetof(struct ibv_sge, lkey));
+
+/* Below the limit: once, with the engine's lock. */
+static void look_at_limit(struct user_rq *rq)
+{
+	struct ibv_async_event event = { .event_type = IBV_EVENT_SRQ_LIMIT_REACHED };
+	struct ibv_srq *own;
+
+	if (!rq->limit || user_queue_waiting(rq->queue) >= rq->limit)
+		return;
+	rq->limit = 0;
+	own = srq_of(rq->srq)->own;
+	event.element.srq = own;
+	nupa_event_raise(container_of(own->context, struct nupa_context, ibv.context), &event);
+}
+
+static bool take(struct nupa_rq_source *source, struct nupa_rq *to)
+{
+	struct user_rq *rq = container_of(source, struct user_rq, source);
+	const struct rxe_recv_wqe *from = user_queue_next(rq->queue);
+	struct ibv_sge sge[NUPA_SGE_MAX];
+	struct ibv_recv_wr wr = { .sg_list = sge };
+
+	if (!from)
+		return false;
+	wr.wr_id = READ_ONCE(from->wr_id);
+	wr.num_sge = READ_ONCE(from->dma.num_sge);
+	if (likely((uint32_t)wr.num_sge <= rq->max_sge)) {
+		memcpy(sge, from->dma.sge, wr.num_sge * sizeof(*sge));
+	} else { /* no provider posts it: it fails where it is used */
+		sge[0] = (struct ibv_sge){ .length = U32_MAX };
+		wr.num_sge = 1;
+	}
+	user_queue_taken(rq->queue);
+	user_queue_release(rq->queue, rq->queue->index);
+	if (rq->srq)
+		look_at_limit(rq);
+	return !nupa_rq_post(to, &wr);
+}
+
+void user_rq_init(struct user_rq *rq, struct user_queue *queue, uint32_t max_wr, uint32_t max_sge,
+		  struct ib_srq *srq)
+{
+	*rq = (struct user_rq){
+		.source.take = take,
+		.queue = queue,
+		.srq = srq,
+		.max_wr = max_wr,
+		.max_sge = max_sge,
+	};
+}
