@@ -25,6 +25,7 @@ struct rdma_ah {
 	struct ib_ah ib;
 	struct ibv_ah *own; /* NULL: no host of the fabric has the address */
 	uint32_t host;
+	uint32_t gid_index;
 };
 
 struct rdma_cq {
