@@ -37,10 +37,10 @@ static uint16_t pkey_between(const struct nupa_fabric *fabric, uint32_t from, ui
 	return index < 0 ? 0 : nupa_pkey_at(fabric, from, (uint32_t)index);
 }
 
-bool nupa_expand_cm(struct nupa_watch *watch, const struct nupa_trace_record *record, uint32_t from,
-		    uint32_t to)
+/* Data cut off here would be missing from the packet, too. */
+static void make_datagram(struct nupa_watch *watch, const struct nupa_trace_record *record,
+			  const struct nupa_trace_message *body, uint32_t from, uint32_t to)
 {
-	const struct nupa_trace_message *body = (const void *)(record + 1);
 	const struct nupa_msg *msg = &body->msg;
 	struct cm_ends ends = {
 		.transaction = transaction_of(msg),
@@ -52,17 +52,39 @@ bool nupa_expand_cm(struct nupa_watch *watch, const struct nupa_trace_record *re
 	};
 	struct cm_wire wire = { 0 };
 	struct nupa_cm_mad mad;
-	struct nupa_run *run;
 
-	if (!msg->syndrome || msg->syndrome >= CM_MESSAGE_MAX)
-		return false;
-	/* Data cut off here would be missing from the packet, too. */
 	memcpy(&wire, body + 1,
 	       record->data_bytes < sizeof(wire) ? record->data_bytes : sizeof(wire));
 	gid_of(watch->fabric, from, ends.local_gid);
 	gid_of(watch->fabric, to, ends.remote_gid);
 	cm_mad_of((enum cm_message)msg->syndrome, msg->timer, &wire, &ends, &mad);
 	nupa_cm_mad_write(&mad, watch->entry);
+}
+
+/* To or from a kernel: it is one. */
+static void take_datagram(struct nupa_watch *watch, const struct nupa_trace_record *record,
+			  const struct nupa_trace_message *body)
+{
+	const uint32_t bytes =
+	    record->data_bytes < NUPA_CM_MAD_BYTES ? record->data_bytes : NUPA_CM_MAD_BYTES;
+
+	memset(watch->entry, 0, NUPA_CM_MAD_BYTES);
+	memcpy(watch->entry, body + 1, bytes);
+}
+
+bool nupa_expand_cm(struct nupa_watch *watch, const struct nupa_trace_record *record, uint32_t from,
+		    uint32_t to)
+{
+	const struct nupa_trace_message *body = (const void *)(record + 1);
+	const struct nupa_msg *msg = &body->msg;
+	struct nupa_run *run;
+
+	if (!msg->syndrome || msg->syndrome >= CM_MESSAGE_MAX)
+		return false;
+	if (msg->syndrome == CM_MAD)
+		take_datagram(watch, record, body);
+	else
+		make_datagram(watch, record, body, from, to);
 	run = nupa_roce_add(watch, NUPA_ROCE_SEND, 0, nupa_flags_of(record));
 	run->roce.transport = NUPA_TRANSPORT_UD;
 	run->roce.pkey = pkey_between(watch->fabric, from, to);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Calls of programs on a connection: request, accept, reject, end. */
+#include "engine/cm/kernel/kernel.h"
 #include "engine/cm/wire/wire.h"
 #include "segment/control/pkey.h"
 
@@ -34,8 +35,8 @@ static void refused(struct nupa_cm_id *id)
 	cm_event_post(event);
 }
 
-/* The listener at the id's destination; one that died there unnoticed does not count.  To a wire:
- * the far side knows. */
+/* The listener at the id's destination; one that died there unnoticed does not count.  To a wire,
+ * and where no process listens but a kernel may: the far side knows. */
 static struct nupa_channel *find_peer(struct nupa_cm_id *id)
 {
 	struct nupa_engine *engine = id->engine;
@@ -48,7 +49,7 @@ static struct nupa_channel *find_peer(struct nupa_cm_id *id)
 					cm_addr_port(&id->dst), id->dst_kind);
 
 		if (slot < 0)
-			return NULL;
+			return cm_kernel_channel(engine, id->dst_host);
 		/* Processes to which there is a channel are watched. */
 		if ((engine->channels[slot] && !engine->channels[slot]->broken) ||
 		    nupa_slot_alive(engine->fabric, (uint32_t)slot,
@@ -104,7 +105,7 @@ void cm_request(struct nupa_cm_id *id)
 
 bool cm_request_later(struct nupa_cm_id *id)
 {
-	if (!id->peer || !id->peer->wired || id->unsent ||
+	if (!id->peer || !(id->peer->wired || cm_is_kernel(id->peer)) || id->unsent ||
 	    (id->state != CM_REQ_SENT && id->state != CM_SIDR_SENT) || !seeks_on(id, SEEK_FAR_NS))
 		return false;
 	id->unsent = true;

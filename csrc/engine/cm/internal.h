@@ -66,6 +66,7 @@ enum cm_message {
 	CM_SIDR_REQ,
 	CM_SIDR_REP,
 	CM_MRA, /* timer: enum cm_mra */
+	CM_MAD, /* to or from a kernel: cm/kernel/peer.c */
 	CM_MESSAGE_MAX,
 };
 
@@ -206,7 +207,7 @@ struct cm_owed {
 	struct nupa_list link;
 	struct nupa_channel *channel;
 	struct nupa_msg msg;
-	struct cm_wire wire;
+	uint8_t payload[sizeof(struct cm_wire)];
 };
 
 /* A number of an id: its place in the table, and above it a generation. */
@@ -313,7 +314,7 @@ static inline bool cm_is_ethernet(const struct nupa_engine *engine)
 uint8_t cm_addr_gid(const struct nupa_engine *engine, uint32_t host, enum cm_addr_kind kind,
 		    union ibv_gid *gid);
 
-/* ports.c */
+/* ports.c and listeners.c */
 int cm_port_bind(struct nupa_cm_id *id, uint16_t port); /* 0: any; sets id->src's */
 int cm_port_listen(struct nupa_cm_id *id);
 void cm_port_release(struct nupa_cm_id *id);
@@ -336,6 +337,8 @@ void cm_explain_partition(const struct nupa_cm_id *id);
 /* send.c */
 void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_message message,
 	     uint8_t reason, uint32_t to, uint32_t from, const struct cm_wire *wire);
+/* A datagram of no id, to a kernel. */
+void cm_send_mad(struct nupa_engine *engine, struct nupa_channel *channel, const uint8_t *mad);
 /* Also keeps it for repetitions. */
 void cm_send_id(struct nupa_cm_id *id, enum cm_message message, uint8_t reason,
 		const struct cm_wire *wire);

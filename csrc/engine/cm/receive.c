@@ -2,7 +2,7 @@
  * Received messages of the CM protocol (IBTA 12.6 to 12.11).  They are another process's and may
  * have any content.  A message that does not fit the state of its id is ignored; one that comes by
  * another channel (K2) names no id. */
-#include "engine/cm/internal.h"
+#include "engine/cm/kernel/kernel.h"
 #include "segment/control/pkey.h"
 
 static bool well_formed(const struct cm_wire *wire)
@@ -279,8 +279,8 @@ static void handle_answer(struct nupa_engine *engine, struct nupa_channel *chann
 		break;
 	case CM_MRA:
 		if (id->state == (msg->timer == CM_MRA_REP ? CM_REP_SENT : CM_REQ_SENT))
-			cm_extend(id, channel->wired && wire ? wire->service_timeout
-							     : CM_SERVICE_TIMEOUT);
+			cm_extend(id, wire && wire->service_timeout ? wire->service_timeout
+								    : CM_SERVICE_TIMEOUT);
 		break;
 	default:
 		handle_datagram_reply(id, msg, wire);
@@ -304,12 +304,15 @@ bool nupa_cm_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 
 	if (msg->syndrome == 0 || msg->syndrome >= CM_MESSAGE_MAX)
 		return false;
+	if (msg->syndrome == CM_MAD)
+		return cm_kernel_receive(engine, channel, msg, payload);
 	if (payload) {
 		if (msg->length_bytes != sizeof(wire))
 			return false;
 		memcpy(&wire, payload, sizeof(wire));
 		if (!well_formed(&wire))
 			return false;
+		wire.path_mtu = wire.ack_timeout = wire.service_timeout = 0; /* of datagrams */
 	} else if (msg->syndrome == CM_REQ || msg->syndrome == CM_SIDR_REQ)
 		return false;
 	if (cm_of(engine)) /* no memory: lost, as on a network */

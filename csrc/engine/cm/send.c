@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Messages on their way out.  A message without room in its ring, or without a path, is owed and
  * sent later, in order. */
+#include "engine/cm/kernel/kernel.h"
 #include "engine/cm/wire/wire.h"
 
 #include <stdlib.h>
@@ -9,16 +10,11 @@
  * may cause any number of them and never read. */
 #define REFUSALS_MAX 4096u
 
-static uint32_t wire_bytes(const struct nupa_msg *msg)
-{
-	return msg->flags & NUPA_F_DMA ? (uint32_t)sizeof(struct cm_wire) : 0;
-}
-
 /* False: later. */
 static bool try_send(struct nupa_engine *engine, struct nupa_channel *channel,
-		     const struct nupa_msg *msg, const struct cm_wire *wire)
+		     const struct nupa_msg *msg, const void *from)
 {
-	uint32_t bytes = wire_bytes(msg);
+	const uint32_t bytes = msg->length_bytes;
 	uint8_t *payload = NULL;
 	struct nupa_msg *line;
 
@@ -37,7 +33,7 @@ static bool try_send(struct nupa_engine *engine, struct nupa_channel *channel,
 	line->psn = line->ack_psn = line->imm = 0;
 	line->length_bytes = bytes;
 	if (bytes)
-		memcpy(payload, wire, bytes);
+		memcpy(payload, from, bytes);
 	nupa_channel_publish(channel, line, bytes);
 	return true;
 }
@@ -60,39 +56,75 @@ static void owe(struct nupa_engine *engine, struct cm_owed *owed)
 	nupa_port_wake(engine); /* the port thread sleeps until it is woken */
 }
 
+/* Behind those that are owed. */
+static void post(struct nupa_engine *engine, struct nupa_channel *channel, struct nupa_cm_id *id,
+		 const struct nupa_msg *msg, const void *payload)
+{
+	struct nupa_cm *cm = engine->cm;
+	struct cm_owed *owed;
+
+	if (!owes(cm, channel) && try_send(engine, channel, msg, payload)) {
+		if (id)
+			id->sent.tail = channel->tx.tail;
+		return;
+	}
+	owed = msg->src_qpn || cm->n_refusals < REFUSALS_MAX ? calloc(1, sizeof(*owed)) : NULL;
+	if (!owed)
+		return; /* the other end's timer tells it */
+	owed->channel = channel;
+	owed->msg = *msg;
+	if (msg->length_bytes)
+		memcpy(owed->payload, payload, msg->length_bytes);
+	owe(engine, owed);
+	cm->n_refusals += !msg->src_qpn;
+	if (id)
+		id->sent.owed++;
+}
+
+/* timer: the GID of the datagram's ends. */
+static struct nupa_msg datagram(uint8_t gid_index, uint32_t from)
+{
+	return (struct nupa_msg){
+		.flags = NUPA_F_DMA,
+		.syndrome = CM_MAD,
+		.timer = gid_index,
+		.src_qpn = from,
+		.length_bytes = NUPA_CM_MAD_BYTES,
+	};
+}
+
+void cm_send_mad(struct nupa_engine *engine, struct nupa_channel *channel, const uint8_t *mad)
+{
+	const struct nupa_msg msg = datagram(NUPA_GID_IPV4, 0);
+
+	post(engine, channel, NULL, &msg, mad);
+}
+
 void cm_send(struct nupa_engine *engine, struct nupa_channel *channel, enum cm_message message,
 	     uint8_t reason, uint32_t to, uint32_t from, const struct cm_wire *wire)
 {
-	struct nupa_cm *cm = engine->cm;
 	struct nupa_msg msg = {
 		.flags = wire ? NUPA_F_DMA : 0,
 		.syndrome = (uint8_t)message,
 		.timer = reason,
 		.dest_qpn = to,
 		.src_qpn = from,
+		.length_bytes = wire ? (uint32_t)sizeof(*wire) : 0,
 	};
 	struct nupa_cm_id *id = cm_id_find(engine, from);
-	struct cm_owed *owed;
+	uint8_t mad[NUPA_CM_MAD_BYTES], gid_index;
 
 	if (!channel || channel->broken ||
 	    cm_wire_send(engine, channel, id, message, reason, to, wire))
 		return;
-	if (!owes(cm, channel) && try_send(engine, channel, &msg, wire)) {
-		if (id)
-			id->sent.tail = channel->tx.tail;
+	if (!cm_is_kernel(channel)) {
+		post(engine, channel, id, &msg, wire);
 		return;
 	}
-	owed = from || cm->n_refusals < REFUSALS_MAX ? calloc(1, sizeof(*owed)) : NULL;
-	if (!owed)
-		return; /* the other end's timer tells it */
-	owed->channel = channel;
-	owed->msg = msg;
-	if (wire)
-		owed->wire = *wire;
-	owe(engine, owed);
-	cm->n_refusals += !from;
-	if (id)
-		id->sent.owed++;
+	if (!cm_kernel_mad(engine, channel, id, &msg, wire, mad, &gid_index))
+		return; /* lost */
+	msg = datagram(gid_index, from);
+	post(engine, channel, id, &msg, mad);
 }
 
 void cm_send_id(struct nupa_cm_id *id, enum cm_message message, uint8_t reason,
@@ -177,7 +209,7 @@ void cm_flush_owed(struct nupa_engine *engine)
 		at = at->next;
 		nupa_list_del(&owed->link);
 		if (owes(cm, owed->channel) ||
-		    !try_send(engine, owed->channel, &owed->msg, &owed->wire))
+		    !try_send(engine, owed->channel, &owed->msg, owed->payload))
 			owe(engine, owed);
 		else
 			free_owed(engine, owed);

@@ -61,6 +61,7 @@ struct ibv_context *nupa_kernel_open(struct nupa_fabric *fabric, uint32_t host, 
 	pthread_mutex_init(&context->events_mutex, NULL);
 	nupa_list_init(&context->events);
 	nupa_engine_lock(engine);
+	nupa_store_release(&engine->slot->gsi_qpn, NUPA_GSI_NONE);
 	nupa_list_add(&engine->contexts, &context->link);
 	context->resource = nupa_resource_add(
 	    &engine->resources, &(struct nupa_resource_row){ .kind = NUPA_RESOURCE_CTX });

@@ -27,6 +27,11 @@ extern const struct nupa_kernel_user *nupa_kernel_user; /* NULL: none */
 void nupa_kernel_cq_forget(struct ibv_cq *cq);          /* before it is destroyed */
 void nupa_kernel_events_flush(void);
 
+/* cm.c: a datagram (NULL: of another length than MADs have) that QP 1 sends to QP 1 of a host.  The
+ * QP there that it still has to go to; 0: it has been taken, or is lost. */
+uint32_t nupa_kernel_gsi_send(struct ibv_context *context, uint32_t host, uint32_t gid_index,
+			      const uint8_t *mad, uint32_t bytes);
+
 /* A CQ of a kernel user: has a channel, as events go by it. */
 struct ibv_comp_channel *nupa_kernel_channel(struct ibv_context *context);
 

@@ -153,6 +153,7 @@ int rdma_create_ah_op(struct ib_ah *ib, struct rdma_ah_init_attr *init, struct i
 
 	if (error)
 		return error;
+	ah->gid_index = attr.grh.sgid_index;
 	ah->own = nupa_create_ah(pd->own, &attr);
 	return ah->own ? 0 : why();
 }

@@ -4,24 +4,32 @@
  */
 #include "kernel/rdma/user/user.h"
 
+#include <rdma/ib_mad.h>
+
 static_assert(sizeof(struct ib_sge) == sizeof(struct ibv_sge));
 static_assert(offsetof(struct ib_sge, length) == offsetof(struct ibv_sge, length));
 static_assert(offsetof(struct ib_sge, lkey) == offsetof(struct ibv_sge, lkey));
 
-/* QP 1 of the kernel of a host; 0: none is attached there. */
-static uint32_t find_gsi(struct ib_device *device, uint32_t host)
+/* Where a datagram of QP 1 has to go; processes take it at once, and the request then has no
+ * destination and completes. */
+static uint32_t send_mad(struct rdma_device *device, const struct rdma_ah *ah,
+			 const struct ib_ud_wr *from)
 {
-	const struct nupa_fabric *fabric = nupa_context_fabric(device_of(device)->context);
+	uint8_t mad[IB_MGMT_MAD_SIZE];
+	uint32_t bytes = 0;
 
-	for (uint32_t i = 1; i < fabric->geometry.n_slots; i++) {
-		const struct nupa_slot *slot = &fabric->slots[i];
-		const uint32_t number = nupa_load_acquire(&slot->gsi_qpn);
+	for (int i = 0; i < from->wr.num_sge; i++) {
+		const struct ib_sge *sge = &from->wr.sg_list[i];
 
-		if (number >> NUPA_QP_INDEX_BITS == i && nupa_load_relaxed(&slot->host) == host &&
-		    NUPA_CLAIM_STATE(nupa_slot_claim(slot)) == NUPA_SLOT_LIVE)
-			return number;
+		if (sge->length > sizeof(mad) - bytes) {
+			bytes = 0;
+			break;
+		}
+		memcpy(mad + bytes, (const void *)(uintptr_t)sge->addr, sge->length);
+		bytes += sge->length;
 	}
-	return 0;
+	return nupa_kernel_gsi_send(device->context, ah->host, ah->gid_index, bytes ? mad : NULL,
+				    bytes);
 }
 
 static void fill_datagram(struct ib_qp *ib, const struct ib_ud_wr *from, struct ibv_send_wr *to)
@@ -31,7 +39,7 @@ static void fill_datagram(struct ib_qp *ib, const struct ib_ud_wr *from, struct 
 	to->wr.ud.ah = ah->own;
 	to->wr.ud.remote_qkey = from->remote_qkey;
 	to->wr.ud.remote_qpn =
-	    from->remote_qpn == GSI_QPN ? find_gsi(ib->device, ah->host) : from->remote_qpn;
+	    ib->qp_type == IB_QPT_GSI ? send_mad(device_of(ib->device), ah, from) : from->remote_qpn;
 }
 
 /* 0 or -EOPNOTSUPP. */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
- * Queue pairs.  QP 1 is one of the engine's UD; its number stands in the slot, where the kernels of
- * other hosts find it.
+ * Queue pairs.  QP 1 is one of the engine's UD; its number stands in the slot, where others find it.
  */
 #include "kernel/rdma/user/user.h"
 
@@ -175,7 +174,7 @@ int rdma_destroy_qp_op(struct ib_qp *ib, struct ib_udata *udata)
 	int error;
 
 	if (ib->qp_type == IB_QPT_GSI)
-		publish_gsi(ib, 0);
+		publish_gsi(ib, NUPA_GSI_NONE);
 	error = -nupa_destroy_qp(qp_of(ib)->own);
 	if (!error)
 		user_qp_free(qp_of(ib));

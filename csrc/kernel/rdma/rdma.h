@@ -28,6 +28,7 @@ struct rdma_ah {
 	struct ibv_ah *own; /* NULL: no host of the fabric has the address */
 	uint32_t host;
 	uint32_t number; /* 0: of the kernel */
+	uint32_t gid_index;
 };
 
 struct rdma_cq {

@@ -328,7 +328,8 @@ struct nupa_slot {
 	uint32_t asleep;    /* owner: which of its sleeps this is; 0: it is awake (bell.h) */
 	uint32_t rate_seen; /* owner: the rate_epoch that it goes by */
 	uint64_t used[5];   /* owner: by enum nupa_quota_kind; of the pool: extents say it */
-	uint32_t gsi_qpn;   /* owner, a kernel: the QP of its QP 1; 0: none (csrc/kernel) */
+	/* Owner: 0: a process; else the QP that is the QP 1 of a kernel, or NUPA_GSI_NONE. */
+	uint32_t gsi_qpn;
 
 	/* Owner's threads that share its lock: one each, in a line of its own. */
 	struct {
@@ -343,6 +344,7 @@ struct nupa_slot {
 NUPA_ASSERT_SIZE(struct nupa_slot, 5 * 64 + NUPA_LANES_MAX * 64 + 2 * NUPA_SLOT_WORDS * 8);
 NUPA_ASSERT_AT(struct nupa_slot, announcements, offsetof(struct nupa_slot, contact_epoch) + 4);
 #define NUPA_NET_COALESCED 0x80000000u
+#define NUPA_GSI_NONE 1u
 /* Contacts: a row of n_slots words for each slot, in whole lines.  Writer: the owner of the slot.
  * Word s is the epoch of slot s when this one opened its ring to it; with NUPA_CONTACT_CLOSED: when
  * it closed it for good. */

@@ -5,8 +5,8 @@
 
 #define HEADER_BYTES 24u
 #define HEADER_BITS (HEADER_BYTES * 8)
-#define CLASS 0x07u
-#define CLASS_VERSION 2u
+#define MAD_CLASS 0x07u
+#define MAD_CLASS_VERSION 2u
 #define METHOD_SEND 0x03u
 #define QPN_FIRST 2u /* 0 and 1 are of management */
 
@@ -35,8 +35,8 @@
 const struct nupa_cm_field nupa_cm_fields[] = {
 	/* 13.4.3 */
 	FIXED("base_version", 0, 8, 1),
-	FIXED("mgmt_class", 1, 8, CLASS),
-	FIXED("class_version", 2, 8, CLASS_VERSION),
+	FIXED("mgmt_class", 1, 8, MAD_CLASS),
+	FIXED("class_version", 2, 8, MAD_CLASS_VERSION),
 	FIXED("method", 3, 8, METHOD_SEND),
 	HEADER(transaction, 8, 64),
 	HEADER(attribute, 16, 16),

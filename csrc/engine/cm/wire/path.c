@@ -167,8 +167,10 @@ uint8_t cm_id_mtu(const struct nupa_cm_id *id)
 {
 	struct cm_way way;
 
-	if (!id->dst.ss_family || id->multicast_dst ||
-	    !cm_way_to(id->engine->fabric, id->dst_host, &way))
-		return IBV_MTU_4096;
-	return id->far.path_mtu ? id->far.path_mtu : way.mtu;
+	if (id->far.path_mtu)
+		return id->far.path_mtu;
+	return id->dst.ss_family && !id->multicast_dst &&
+		       cm_way_to(id->engine->fabric, id->dst_host, &way)
+		   ? way.mtu
+		   : IBV_MTU_4096;
 }

@@ -2,6 +2,7 @@
  * Messages to and from the host of a wire, as datagrams of QP 1.  They may be lost, be there twice
  * and come late: time.c and repeat.c see to that, as with channels that have faults. */
 #include "base/fields.h"
+#include "engine/cm/kernel/kernel.h"
 #include "engine/cm/wire/message.h"
 #include "engine/cm/wire/steer.h"
 #include "engine/cm/wire/wire.h"
@@ -10,14 +11,14 @@
 /* Different for all hosts of all machines: the kernel refuses a QP number that it knows of the same
  * GUID (REJ stale connection), and hosts of different fabrics have equal ones.  FNV-1a; EUI-64 that
  * is administered locally. */
-static uint64_t guid_of(const struct nupa_engine *engine, const struct cm_way *way)
+static uint64_t guid_of(const struct cm_way *way, uint64_t owner)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 	uint8_t bytes[8];
 
 	for (uint32_t i = 0; i < sizeof(way->local); i++)
 		hash = (hash ^ way->local[i]) * UINT64_C(0x100000001b3);
-	hash = (hash ^ engine->host) * UINT64_C(0x100000001b3);
+	hash = (hash ^ owner) * UINT64_C(0x100000001b3);
 	nupa_be64_put(bytes, hash);
 	bytes[0] = (uint8_t)((bytes[0] & ~1u) | 2u);
 	return nupa_be64_get(bytes);
@@ -45,14 +46,41 @@ static void ends_of(struct nupa_cm_id *id, const struct cm_way *way, struct cm_e
 	ends->ack_timeout = id->ack_timeout_set ? id->ack_timeout : CM_WIRE_QP_TIMEOUT;
 }
 
+bool cm_mad_to(struct nupa_cm_id *id, const struct cm_way *way, uint64_t owner,
+	       enum cm_message message, uint8_t reason, uint32_t to, const struct cm_wire *wire,
+	       uint8_t bytes[NUPA_CM_MAD_BYTES])
+{
+	struct cm_ends ends = { .remote_id = to, .about = NUPA_CM_ABOUT_REQ };
+	struct nupa_cm_mad mad;
+	struct cm_wire sent;
+
+	ends.ca_guid = guid_of(way, owner);
+	memcpy(ends.local_gid, way->local, sizeof(ends.local_gid));
+	memcpy(ends.remote_gid, way->remote, sizeof(ends.remote_gid));
+	if (id) {
+		ends_of(id, way, &ends);
+		/* A rejection that is repeated is about the same message. */
+		if (message == CM_REJ && id->state != CM_CLOSED && id->state != CM_REJ_SENT)
+			id->far.about = about_of(id);
+		ends.about = id->far.about;
+		if (!ends.local_id)
+			return false;
+	}
+	if (wire) {
+		sent = *wire;
+		if (message == CM_REQ || message == CM_SIDR_REQ)
+			cm_wire_addresses(way, &sent);
+	}
+	cm_mad_of(message, reason, wire ? &sent : NULL, &ends, &mad);
+	nupa_cm_mad_write(&mad, bytes);
+	return true;
+}
+
 bool cm_wire_send(struct nupa_engine *engine, const struct nupa_channel *channel,
 		  struct nupa_cm_id *id, enum cm_message message, uint8_t reason, uint32_t to,
 		  const struct cm_wire *wire)
 {
-	struct cm_ends ends = { .remote_id = to };
 	uint8_t bytes[NUPA_CM_MAD_BYTES];
-	struct nupa_cm_mad mad;
-	struct cm_wire sent;
 	struct cm_way way;
 	int pkey;
 
@@ -60,25 +88,8 @@ bool cm_wire_send(struct nupa_engine *engine, const struct nupa_channel *channel
 		return false;
 	if (!cm_way_to(engine->fabric, channel->peer_host, &way) || way.slot != channel->peer)
 		return true; /* its keeper is gone, and the channel will be */
-	ends.ca_guid = guid_of(engine, &way);
-	memcpy(ends.local_gid, way.local, sizeof(ends.local_gid));
-	memcpy(ends.remote_gid, way.remote, sizeof(ends.remote_gid));
-	if (id) {
-		ends_of(id, &way, &ends);
-		/* A rejection that is repeated is about the same message. */
-		if (message == CM_REJ && id->state != CM_CLOSED && id->state != CM_REJ_SENT)
-			id->far.about = about_of(id);
-	}
-	ends.about = id ? id->far.about : NUPA_CM_ABOUT_REQ;
-	if (id && !ends.local_id)
+	if (!cm_mad_to(id, &way, engine->host, message, reason, to, wire, bytes))
 		return true; /* lost */
-	if (wire) {
-		sent = *wire;
-		if (message == CM_REQ || message == CM_SIDR_REQ)
-			cm_wire_addresses(&way, &sent);
-	}
-	cm_mad_of(message, reason, wire ? &sent : NULL, &ends, &mad);
-	nupa_cm_mad_write(&mad, bytes);
 	pkey = nupa_pkey_shared(engine->fabric, engine->host, channel->peer_host);
 	if (pkey >= 0 && nupa_path_up(engine, channel->peer_host))
 		engine->ops->send_mad(engine, way.index,
@@ -123,15 +134,37 @@ static bool fits(const struct nupa_cm_id *id, const struct nupa_cm_mad *mad)
 	}
 }
 
+enum cm_taken cm_take_mad(struct nupa_engine *engine, struct nupa_channel *channel,
+			  const struct nupa_cm_mad *mad, bool near)
+{
+	struct nupa_msg msg = { .op = NUPA_OP_CM, .src_qpn = mad->local_id };
+	struct nupa_cm_id *id;
+	struct cm_wire wire;
+
+	msg.syndrome = (uint8_t)cm_message_of(mad, &msg.timer, &wire);
+	if (!msg.syndrome)
+		return CM_TAKEN;
+	if (near)
+		wire.dst_kind = (uint8_t)cm_kernel_kind(&wire);
+	if (msg.syndrome != CM_REQ && msg.syndrome != CM_SIDR_REQ && mad->remote_id) {
+		id = cm_number_find(engine->cm, mad->remote_id);
+		/* An end that has said its number says it always. */
+		if (!id || id->peer != channel || (id->remote && id->remote != mad->local_id))
+			return CM_UNKNOWN;
+		if (!fits(id, mad))
+			return CM_UNFIT;
+		msg.dest_qpn = id->local;
+	}
+	cm_handle(engine, channel, &msg, &wire);
+	return CM_TAKEN;
+}
+
 void nupa_cm_receive_mad(struct nupa_engine *engine, uint32_t index, const uint8_t *mad,
 			 uint32_t bytes, const uint8_t source[16])
 {
 	struct nupa_wire_entry *entry = nupa_wire_at(engine->fabric, index);
-	struct nupa_msg msg = { .op = NUPA_OP_CM };
 	struct nupa_channel *channel;
-	struct nupa_cm_id *id = NULL;
 	struct nupa_cm_mad read;
-	struct cm_wire wire;
 	struct cm_way way;
 	uint32_t host;
 
@@ -149,23 +182,17 @@ void nupa_cm_receive_mad(struct nupa_engine *engine, uint32_t index, const uint8
 		count(&entry->malformed);
 		return;
 	}
-	msg.syndrome = (uint8_t)cm_message_of(&read, &msg.timer, &wire);
-	channel = msg.syndrome && cm_of(engine) ? nupa_channel_get(engine, way.slot) : NULL;
+	channel = cm_of(engine) ? nupa_channel_get(engine, way.slot) : NULL;
 	if (!channel)
 		return; /* lost, as on a network */
-	msg.src_qpn = read.local_id;
-	if (msg.syndrome != CM_REQ && msg.syndrome != CM_SIDR_REQ && read.remote_id) {
-		id = cm_number_find(engine->cm, read.remote_id);
-		/* An end that has said its number says it always. */
-		if (!id || id->peer != channel || (id->remote && id->remote != read.local_id)) {
-			answer_unknown(engine, index, host, mad, bytes);
-			return;
-		}
-		if (!fits(id, &read)) {
-			count(&entry->malformed);
-			return;
-		}
-		msg.dest_qpn = id->local;
+	switch (cm_take_mad(engine, channel, &read, false)) {
+	case CM_UNKNOWN:
+		answer_unknown(engine, index, host, mad, bytes);
+		break;
+	case CM_UNFIT:
+		count(&entry->malformed);
+		break;
+	default:
+		break;
 	}
-	cm_handle(engine, channel, &msg, &wire);
 }

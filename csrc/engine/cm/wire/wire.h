@@ -4,6 +4,7 @@
 #define NUPA_CM_WIRE_H
 
 #include "engine/cm/internal.h"
+#include "engine/cm/wire/mad.h"
 #include "segment/wire.h"
 
 /* --- path.c: facts of the way to a wire's host --------------------------------------- */
@@ -36,6 +37,20 @@ uint32_t cm_number(struct nupa_cm_id *id);
 struct nupa_cm_id *cm_number_find(const struct nupa_cm *cm, uint32_t number);
 
 /* --- port.c -------------------------------------------------------------------------- */
+
+/* A message of an id (NULL: a refusal) to the peer's id *to*, as a datagram; *owner* is different
+ * for all that give numbers to ids at the way's local end.  False: no random numbers. */
+bool cm_mad_to(struct nupa_cm_id *id, const struct cm_way *way, uint64_t owner,
+	       enum cm_message message, uint8_t reason, uint32_t to, const struct cm_wire *wire,
+	       uint8_t bytes[NUPA_CM_MAD_BYTES]);
+/* A datagram that was read has the message in it handled.  *near*: of a kernel of this fabric. */
+enum cm_taken {
+	CM_TAKEN,
+	CM_UNKNOWN, /* it is for an id that is not there, or no longer */
+	CM_UNFIT,   /* it names QPs that cannot be */
+};
+enum cm_taken cm_take_mad(struct nupa_engine *engine, struct nupa_channel *channel,
+			  const struct nupa_cm_mad *mad, bool near);
 
 /* Sends a message of an id (NULL: a refusal) to the peer's id *to*.  False: the channel is none of
  * a wire. */
