@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-static_assert(sizeof(struct nupa_record) == 64, "columns are strided over it");
+static_assert(sizeof(struct nupa_decoded) == 64, "columns are strided over it");
 
 #define VERSION 1
 #define HEADER_BYTES 24u
@@ -20,7 +20,7 @@ enum { D2H_REQ = 1, D2H_RSP, D2H_DATA, H2D_REQ, H2D_RSP, H2D_DATA };
 enum { SEGMENT_REMOTE = 1, SEGMENT_REMOTE_BYTES = 16 };
 
 /* PCIe 6.0, 2.2: the first DW, then a header by its type. */
-static bool decode_tlp(const uint8_t *p, size_t bytes, struct nupa_record *out)
+static bool decode_tlp(const uint8_t *p, size_t bytes, struct nupa_decoded *out)
 {
 	uint32_t length, type;
 	bool wide, data;
@@ -34,7 +34,7 @@ static bool decode_tlp(const uint8_t *p, size_t bytes, struct nupa_record *out)
 	length = (uint32_t)(p[2] & 3) << 8 | p[3];
 	length = length ? length : TLP_LENGTH_MAX;
 	if (p[0] & 0x80) {
-		out->fault = NUPA_RECORD_FAULT_KIND; /* a prefix, or reserved */
+		out->fault = NUPA_DECODED_FAULT_KIND; /* a prefix, or reserved */
 		return true;
 	}
 	if (bytes < (wide ? 16u : 12u))
@@ -59,7 +59,7 @@ static bool decode_tlp(const uint8_t *p, size_t bytes, struct nupa_record *out)
 }
 
 /* docs/packet.md: CXL.mem */
-static bool decode_cxl(const uint8_t *p, size_t bytes, struct nupa_record *out)
+static bool decode_cxl(const uint8_t *p, size_t bytes, struct nupa_decoded *out)
 {
 	static const uint8_t sizes[] = { [CXL_REQ] = 18,   [CXL_RWD] = 18, [CXL_BIRSP] = 8,
 					 [CXL_BISNP] = 18, [CXL_NDR] = 6,  [CXL_DRS] = 6 };
@@ -70,7 +70,7 @@ static bool decode_cxl(const uint8_t *p, size_t bytes, struct nupa_record *out)
 	channel = p[0];
 	out->code = (uint8_t)(channel << 4 | (p[2] >> 3 & 0xf));
 	if (channel < CXL_REQ || channel > CXL_DRS) {
-		out->fault = NUPA_RECORD_FAULT_KIND;
+		out->fault = NUPA_DECODED_FAULT_KIND;
 		return true;
 	}
 	if (bytes < 2u + sizes[channel])
@@ -87,7 +87,7 @@ static bool decode_cxl(const uint8_t *p, size_t bytes, struct nupa_record *out)
 }
 
 /* docs/packet.md: CXL.cache */
-static bool decode_cache(const uint8_t *p, size_t bytes, struct nupa_record *out)
+static bool decode_cache(const uint8_t *p, size_t bytes, struct nupa_decoded *out)
 {
 	static const uint8_t sizes[] = { [D2H_REQ] = 14, [D2H_RSP] = 4, [D2H_DATA] = 4,
 					 [H2D_REQ] = 14, [H2D_RSP] = 6, [H2D_DATA] = 4 };
@@ -109,7 +109,7 @@ static bool decode_cache(const uint8_t *p, size_t bytes, struct nupa_record *out
 	out->address = nupa_get64(p + 8);
 	out->code = (uint8_t)(channel << 5);
 	if (channel < D2H_REQ || channel > H2D_DATA) {
-		out->fault = NUPA_RECORD_FAULT_KIND;
+		out->fault = NUPA_DECODED_FAULT_KIND;
 		return true;
 	}
 	if (bytes < 16u + sizes[channel])
@@ -121,7 +121,7 @@ static bool decode_cache(const uint8_t *p, size_t bytes, struct nupa_record *out
 	return true;
 }
 
-static bool decode_doorbell(const uint8_t *p, size_t bytes, struct nupa_record *out)
+static bool decode_doorbell(const uint8_t *p, size_t bytes, struct nupa_decoded *out)
 {
 	if (bytes < 16)
 		return false;
@@ -131,7 +131,7 @@ static bool decode_doorbell(const uint8_t *p, size_t bytes, struct nupa_record *
 	return true;
 }
 
-static bool decode_wqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
+static bool decode_wqe(const uint8_t *p, size_t bytes, struct nupa_decoded *out)
 {
 	size_t at = 40, end;
 
@@ -145,7 +145,7 @@ static bool decode_wqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
 	out->length = nupa_get32(p + 32);
 	end = nupa_get16(p + 6);
 	if (end < at) {
-		out->fault = NUPA_RECORD_FAULT_LENGTH;
+		out->fault = NUPA_DECODED_FAULT_LENGTH;
 		return true;
 	}
 	while (at < end) {
@@ -155,7 +155,7 @@ static bool decode_wqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
 			return false;
 		size = nupa_get16(p + at + 2);
 		if (size < 4 || size > end - at) {
-			out->fault = NUPA_RECORD_FAULT_LENGTH;
+			out->fault = NUPA_DECODED_FAULT_LENGTH;
 			return true;
 		}
 		if (p[at] == SEGMENT_REMOTE && size >= SEGMENT_REMOTE_BYTES) {
@@ -169,7 +169,7 @@ static bool decode_wqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
 	return true;
 }
 
-static bool decode_cqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
+static bool decode_cqe(const uint8_t *p, size_t bytes, struct nupa_decoded *out)
 {
 	if (bytes < 64)
 		return false;
@@ -182,38 +182,38 @@ static bool decode_cqe(const uint8_t *p, size_t bytes, struct nupa_record *out)
 	return true;
 }
 
-static bool decode_kind(const uint8_t *p, size_t bytes, struct nupa_record *out)
+static bool decode_kind(const uint8_t *p, size_t bytes, struct nupa_decoded *out)
 {
 	switch (out->kind) {
-	case NUPA_RECORD_TLP:
+	case NUPA_DECODED_TLP:
 		return decode_tlp(p, bytes, out);
-	case NUPA_RECORD_CXL_MEM:
+	case NUPA_DECODED_CXL_MEM:
 		return decode_cxl(p, bytes, out);
-	case NUPA_RECORD_DOORBELL:
+	case NUPA_DECODED_DOORBELL:
 		return decode_doorbell(p, bytes, out);
-	case NUPA_RECORD_WQE:
+	case NUPA_DECODED_WQE:
 		return decode_wqe(p, bytes, out);
-	case NUPA_RECORD_CQE:
+	case NUPA_DECODED_CQE:
 		return decode_cqe(p, bytes, out);
-	case NUPA_RECORD_CXL_CACHE:
+	case NUPA_DECODED_CXL_CACHE:
 		return decode_cache(p, bytes, out);
-	case NUPA_RECORD_ETHERNET:
+	case NUPA_DECODED_ETHERNET:
 		out->length = (uint32_t)bytes;
 		return true;
 	default:
-		out->fault = NUPA_RECORD_FAULT_KIND;
+		out->fault = NUPA_DECODED_FAULT_KIND;
 		return true;
 	}
 }
 
-static void decode_one(const uint8_t *p, size_t bytes, struct nupa_record *out)
+static void decode_one(const uint8_t *p, size_t bytes, struct nupa_decoded *out)
 {
-	out->fault = NUPA_RECORD_FAULT_CUT;
+	out->fault = NUPA_DECODED_FAULT_CUT;
 	if (bytes < 1)
 		return;
 	out->version = p[0];
 	if (p[0] != VERSION) {
-		out->fault = NUPA_RECORD_FAULT_VERSION;
+		out->fault = NUPA_DECODED_FAULT_VERSION;
 		return;
 	}
 	if (bytes < HEADER_BYTES)
@@ -228,19 +228,19 @@ static void decode_one(const uint8_t *p, size_t bytes, struct nupa_record *out)
 	out->sequence = nupa_get32(p + 20);
 	out->payload_offset = p[1];
 	if (p[1] < HEADER_BYTES) {
-		out->fault = NUPA_RECORD_FAULT_LENGTH;
+		out->fault = NUPA_DECODED_FAULT_LENGTH;
 		return;
 	}
 	if (bytes < p[1])
 		return;
-	out->fault = NUPA_RECORD_FAULT_NONE;
+	out->fault = NUPA_DECODED_FAULT_NONE;
 	if (!decode_kind(p + p[1], bytes - p[1], out))
-		out->fault = NUPA_RECORD_FAULT_CUT;
+		out->fault = NUPA_DECODED_FAULT_CUT;
 }
 
 uint64_t nupa_decode_records(const uint8_t *data, size_t bytes, const struct nupa_span *spans,
 			     size_t stride_bytes, size_t n, const uint32_t *links, uint32_t n_links,
-			     struct nupa_record *out)
+			     struct nupa_decoded *out)
 {
 	const uint8_t *next = (const uint8_t *)spans;
 	uint64_t good = 0;
@@ -252,12 +252,12 @@ uint64_t nupa_decode_records(const uint8_t *data, size_t bytes, const struct nup
 		memset(&out[i], 0, sizeof(out[i]));
 		if (span.interface >= n_links || span.offset > bytes ||
 		    span.captured_bytes > bytes - span.offset)
-			out[i].fault = NUPA_RECORD_FAULT_SPAN;
+			out[i].fault = NUPA_DECODED_FAULT_SPAN;
 		else if (links[span.interface] != NUPA_LINKTYPE_NUPA)
-			out[i].fault = NUPA_RECORD_FAULT_LINK;
+			out[i].fault = NUPA_DECODED_FAULT_LINK;
 		else
 			decode_one(data + span.offset, span.captured_bytes, &out[i]);
-		good += out[i].fault == NUPA_RECORD_FAULT_NONE;
+		good += out[i].fault == NUPA_DECODED_FAULT_NONE;
 	}
 	return good;
 }

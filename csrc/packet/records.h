@@ -10,30 +10,30 @@
 #include <stdint.h>
 
 /* cffi: begin */
-enum nupa_record_kind {
-	NUPA_RECORD_TLP = 1,
-	NUPA_RECORD_CXL_MEM = 2,
-	NUPA_RECORD_DOORBELL = 3,
-	NUPA_RECORD_WQE = 4,
-	NUPA_RECORD_CQE = 5,
-	NUPA_RECORD_ETHERNET = 6,
-	NUPA_RECORD_CXL_CACHE = 7,
+enum nupa_decoded_kind {
+	NUPA_DECODED_TLP = 1,
+	NUPA_DECODED_CXL_MEM = 2,
+	NUPA_DECODED_DOORBELL = 3,
+	NUPA_DECODED_WQE = 4,
+	NUPA_DECODED_CQE = 5,
+	NUPA_DECODED_ETHERNET = 6,
+	NUPA_DECODED_CXL_CACHE = 7,
 };
 
-enum nupa_record_fault {
-	NUPA_RECORD_FAULT_NONE,
-	NUPA_RECORD_FAULT_SPAN, /* the span lies outside the buffer, or its interface is unknown */
-	NUPA_RECORD_FAULT_LINK, /* another link type */
-	NUPA_RECORD_FAULT_CUT,  /* the record ends before the fields decoded here */
-	NUPA_RECORD_FAULT_VERSION, /* of another version: only `version` is known */
-	NUPA_RECORD_FAULT_LENGTH,  /* lengths contradict each other */
-	NUPA_RECORD_FAULT_KIND,    /* the content after the header is not known here */
+enum nupa_decoded_fault {
+	NUPA_DECODED_FAULT_NONE,
+	NUPA_DECODED_FAULT_SPAN, /* the span lies outside the buffer, or its interface is unknown */
+	NUPA_DECODED_FAULT_LINK, /* another link type */
+	NUPA_DECODED_FAULT_CUT,  /* the record ends before the fields decoded here */
+	NUPA_DECODED_FAULT_VERSION, /* of another version: only `version` is known */
+	NUPA_DECODED_FAULT_LENGTH,  /* lengths contradict each other */
+	NUPA_DECODED_FAULT_KIND,    /* the content after the header is not known here */
 };
 
 #define NUPA_LINKTYPE_NUPA 158
 
 /* One record, in the host's byte order; absent fields are 0. */
-struct nupa_record {
+struct nupa_decoded {
 	uint64_t transfer;
 	uint64_t address; /* TLP: of a request; CXL.mem; CXL.cache: the line; WQE: the remote one */
 	uint64_t wr_id;   /* WQE, CQE */
@@ -50,7 +50,7 @@ struct nupa_record {
 		       * 5 | opcode; else opcode */
 	uint8_t status;  /* Cpl, CQE */
 	uint8_t queue;   /* doorbell, WQE; CXL.cache: the kind of line */
-	uint8_t fault;   /* enum nupa_record_fault */
+	uint8_t fault;   /* enum nupa_decoded_fault */
 	uint16_t states; /* CXL.cache, 4 bits each: this cache before, after, the other one */
 };
 
@@ -58,7 +58,7 @@ struct nupa_record {
  * type of interface i.  Returns how many have no fault.  No data makes it fail. */
 uint64_t nupa_decode_records(const uint8_t *data, size_t bytes, const struct nupa_span *spans,
 			     size_t stride_bytes, size_t n, const uint32_t *links, uint32_t n_links,
-			     struct nupa_record *out);
+			     struct nupa_decoded *out);
 /* cffi: end */
 
 #endif

@@ -99,7 +99,7 @@ struct nupa_trunk {
 
 /* out.c.  Room for a record of that many bytes in a packet to the machine; NULL: not now.  Data:
  * with the smaller limit. */
-void *nupa_out_room(struct nupa_trunk *trunk, struct nupa_peer *peer, enum nupa_record_kind kind,
+void *nupa_out_room(struct nupa_trunk *trunk, struct nupa_peer *peer, enum nupa_told_kind kind,
 		    size_t bytes, bool data);
 /* Bytes that a record of data may have in the packet that is being filled, or a new one. */
 size_t nupa_out_left(const struct nupa_peer *peer);
@@ -118,12 +118,12 @@ void nupa_tell_start(struct nupa_trunk *trunk);
 void nupa_tell_end(struct nupa_trunk *trunk);
 
 /* obey.c.  False: nonsense, or not that machine's to say. */
-bool nupa_obey(struct nupa_trunk *trunk, struct nupa_peer *peer, const struct nupa_record *record);
+bool nupa_obey(struct nupa_trunk *trunk, struct nupa_peer *peer, const struct nupa_told *record);
 
 /* pair.c */
 void nupa_pair_open_out(struct nupa_trunk *trunk, uint32_t from, uint32_t to);
 bool nupa_pair_open_in(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		       const struct nupa_record_open *record);
+		       const struct nupa_told_open *record);
 /* Those between two slots; 0: any. */
 void nupa_pair_close_out(struct nupa_peer *peer, uint32_t from, uint32_t to);
 void nupa_pair_close_in(struct nupa_peer *peer, uint32_t from, uint32_t to);
@@ -136,11 +136,11 @@ uint64_t nupa_pairs_tell_heads(struct nupa_trunk *trunk, struct nupa_peer *peer)
 /* Nothing happened for that long: consumers are looked at less often. */
 void nupa_pairs_slept(struct nupa_peer *peer);
 bool nupa_pair_bulk(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		    const struct nupa_record_bulk *record);
+		    const struct nupa_told_bulk *record);
 bool nupa_pair_lines(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		     const struct nupa_record_lines *record);
+		     const struct nupa_told_lines *record);
 bool nupa_pair_heads(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		     const struct nupa_record_heads *record);
+		     const struct nupa_told_heads *record);
 
 /* peer.c */
 extern const struct nupa_carrier_events nupa_peer_events;
@@ -153,7 +153,7 @@ void nupa_peer_lose(struct nupa_trunk *trunk, struct nupa_peer *peer, const char
 		    uint32_t state);
 void nupa_peers_end(struct nupa_trunk *trunk);
 bool nupa_peer_hello(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		     const struct nupa_record_hello *record);
+		     const struct nupa_told_hello *record);
 void nupa_peer_synced(struct nupa_trunk *trunk, struct nupa_peer *peer);
 
 /* trunk.c.  With a carrier that is there; the trunk owns it then. */

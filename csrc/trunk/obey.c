@@ -18,7 +18,7 @@
 
 /* As claims of this machine's copy name a process there.  The incarnation tells a process that was
  * lost with its machine from the same one, found again. */
-static uint64_t claim_of(const struct nupa_peer *peer, const struct nupa_record_slot *record)
+static uint64_t claim_of(const struct nupa_peer *peer, const struct nupa_told_slot *record)
 {
 	return NUPA_CLAIM(
 	    NUPA_OWNER(1 + peer->machine + NUPA_MACHINES_MAX * peer->incarnation, record->pid),
@@ -26,7 +26,7 @@ static uint64_t claim_of(const struct nupa_peer *peer, const struct nupa_record_
 }
 
 static void fill_slot(struct nupa_trunk *trunk, struct nupa_slot *slot,
-		      const struct nupa_record_slot *record)
+		      const struct nupa_told_slot *record)
 {
 	const bool queue = nupa_load_relaxed(&slot->net_queue) != record->net_queue;
 
@@ -41,7 +41,7 @@ static void fill_slot(struct nupa_trunk *trunk, struct nupa_slot *slot,
 }
 
 /* The parts of its arena that are looked at without a channel. */
-static bool back_slot(struct nupa_trunk *trunk, const struct nupa_record_slot *record)
+static bool back_slot(struct nupa_trunk *trunk, const struct nupa_told_slot *record)
 {
 	const uint64_t arena = nupa_arena_offset(trunk->fabric, record->slot);
 
@@ -53,7 +53,7 @@ static bool back_slot(struct nupa_trunk *trunk, const struct nupa_record_slot *r
 }
 
 /* A free slot of theirs gets its owner. */
-static void settle_slot(struct nupa_trunk *trunk, const struct nupa_record_slot *record,
+static void settle_slot(struct nupa_trunk *trunk, const struct nupa_told_slot *record,
 			uint64_t wanted)
 {
 	struct nupa_slot *slot = &trunk->fabric->slots[record->slot];
@@ -79,7 +79,7 @@ static void settle_slot(struct nupa_trunk *trunk, const struct nupa_record_slot 
 }
 
 static bool obey_slot(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		      const struct nupa_record_slot *record)
+		      const struct nupa_told_slot *record)
 {
 	const struct nupa_superblock *sb = &trunk->fabric->geometry;
 	const uint64_t wanted = claim_of(peer, record);
@@ -117,7 +117,7 @@ static bool obey_slot(struct nupa_trunk *trunk, struct nupa_peer *peer,
 }
 
 static bool obey_qp(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		    const struct nupa_record_qp *record)
+		    const struct nupa_told_qp *record)
 {
 	const struct nupa_slot *slot;
 	struct nupa_qp_entry *entry, copy = record->entry;
@@ -152,7 +152,7 @@ static bool obey_qp(struct nupa_trunk *trunk, struct nupa_peer *peer,
 }
 
 static bool obey_contact(struct nupa_trunk *trunk, struct nupa_peer *peer,
-			 const struct nupa_record_contact *record)
+			 const struct nupa_told_contact *record)
 {
 	struct nupa_slot *from, *to;
 
@@ -173,7 +173,7 @@ static bool obey_contact(struct nupa_trunk *trunk, struct nupa_peer *peer,
 /* --- hosts --------------------------------------------------------------------------------- */
 
 static bool obey_bound(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		       const struct nupa_record_bound *record)
+		       const struct nupa_told_bound *record)
 {
 	const uint32_t slot = NUPA_CM_WORD_SLOT(record->word);
 	struct nupa_cm_bucket *table;
@@ -192,7 +192,7 @@ static bool obey_bound(struct nupa_trunk *trunk, struct nupa_peer *peer,
 }
 
 static bool obey_port(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		      const struct nupa_record_port *record)
+		      const struct nupa_told_port *record)
 {
 	struct nupa_port *port;
 
@@ -210,17 +210,17 @@ static bool obey_port(struct nupa_trunk *trunk, struct nupa_peer *peer,
 /* --- all ----------------------------------------------------------------------------------- */
 
 static bool obey_number(struct nupa_trunk *trunk, struct nupa_peer *peer,
-			const struct nupa_record_number *record)
+			const struct nupa_told_number *record)
 {
 	struct nupa_machine *seen = nupa_peer_seen(trunk, peer);
-	struct nupa_record_number *answer;
+	struct nupa_told_number *answer;
 	uint64_t rtt_ns;
 
 	switch (record->head.kind) {
-	case NUPA_RECORD_FENCED:
+	case NUPA_TOLD_FENCED:
 		peer->fence_done = (uint32_t)record->number;
 		return true;
-	case NUPA_RECORD_PONG:
+	case NUPA_TOLD_PONG:
 		rtt_ns = nupa_clock_ns() - record->number;
 		if (record->number == peer->ping_ns)
 			nupa_store_relaxed(&seen->rtt_ns,
@@ -229,66 +229,65 @@ static bool obey_number(struct nupa_trunk *trunk, struct nupa_peer *peer,
 	default:
 		break;
 	}
-	answer = nupa_out_room(trunk, peer,
-			       record->head.kind == NUPA_RECORD_PING ? NUPA_RECORD_PONG
-								     : NUPA_RECORD_FENCED,
-			       sizeof(*answer), false);
+	answer = nupa_out_room(
+	    trunk, peer, record->head.kind == NUPA_TOLD_PING ? NUPA_TOLD_PONG : NUPA_TOLD_FENCED,
+	    sizeof(*answer), false);
 	if (answer)
 		answer->number = record->number;
-	else if (record->head.kind == NUPA_RECORD_FENCE) /* once there is room */
+	else if (record->head.kind == NUPA_TOLD_FENCE) /* once there is room */
 		peer->fence_owed = record->number;
 	return true;
 }
 
-static const uint16_t least_bytes[NUPA_RECORD_KINDS] = {
-	[NUPA_RECORD_HELLO] = sizeof(struct nupa_record_hello),
-	[NUPA_RECORD_SYNCED] = sizeof(struct nupa_record),
-	[NUPA_RECORD_SLOT] = sizeof(struct nupa_record_slot),
-	[NUPA_RECORD_QP] = sizeof(struct nupa_record_qp),
-	[NUPA_RECORD_OPEN] = sizeof(struct nupa_record_open),
-	[NUPA_RECORD_CONTACT] = sizeof(struct nupa_record_contact),
-	[NUPA_RECORD_BULK] = sizeof(struct nupa_record_bulk),
-	[NUPA_RECORD_LINES] = sizeof(struct nupa_record_lines),
-	[NUPA_RECORD_HEADS] = sizeof(struct nupa_record_heads),
-	[NUPA_RECORD_BOUND] = sizeof(struct nupa_record_bound),
-	[NUPA_RECORD_PORT] = sizeof(struct nupa_record_port),
-	[NUPA_RECORD_FENCE] = sizeof(struct nupa_record_number),
-	[NUPA_RECORD_FENCED] = sizeof(struct nupa_record_number),
-	[NUPA_RECORD_PING] = sizeof(struct nupa_record_number),
-	[NUPA_RECORD_PONG] = sizeof(struct nupa_record_number),
+static const uint16_t least_bytes[NUPA_TOLD_KINDS] = {
+	[NUPA_TOLD_HELLO] = sizeof(struct nupa_told_hello),
+	[NUPA_TOLD_SYNCED] = sizeof(struct nupa_told),
+	[NUPA_TOLD_SLOT] = sizeof(struct nupa_told_slot),
+	[NUPA_TOLD_QP] = sizeof(struct nupa_told_qp),
+	[NUPA_TOLD_OPEN] = sizeof(struct nupa_told_open),
+	[NUPA_TOLD_CONTACT] = sizeof(struct nupa_told_contact),
+	[NUPA_TOLD_BULK] = sizeof(struct nupa_told_bulk),
+	[NUPA_TOLD_LINES] = sizeof(struct nupa_told_lines),
+	[NUPA_TOLD_HEADS] = sizeof(struct nupa_told_heads),
+	[NUPA_TOLD_BOUND] = sizeof(struct nupa_told_bound),
+	[NUPA_TOLD_PORT] = sizeof(struct nupa_told_port),
+	[NUPA_TOLD_FENCE] = sizeof(struct nupa_told_number),
+	[NUPA_TOLD_FENCED] = sizeof(struct nupa_told_number),
+	[NUPA_TOLD_PING] = sizeof(struct nupa_told_number),
+	[NUPA_TOLD_PONG] = sizeof(struct nupa_told_number),
 };
 
-bool nupa_obey(struct nupa_trunk *trunk, struct nupa_peer *peer, const struct nupa_record *record)
+bool nupa_obey(struct nupa_trunk *trunk, struct nupa_peer *peer, const struct nupa_told *record)
 {
 	const void *body = record;
 
-	if (record->kind >= NUPA_RECORD_KINDS || !least_bytes[record->kind] ||
+	if (record->kind >= NUPA_TOLD_KINDS || !least_bytes[record->kind] ||
 	    record->bytes < least_bytes[record->kind] ||
-	    peer->known == (record->kind == NUPA_RECORD_HELLO))
+	    peer->known == (record->kind == NUPA_TOLD_HELLO))
 		return false;
-	switch ((enum nupa_record_kind)record->kind) {
-	case NUPA_RECORD_HELLO:
+	switch ((enum nupa_told_kind)record->kind) {
+	case NUPA_TOLD_HELLO:
 		return nupa_peer_hello(trunk, peer, body);
-	case NUPA_RECORD_SYNCED:
+	case NUPA_TOLD_SYNCED:
 		nupa_peer_synced(trunk, peer);
 		return true;
-	case NUPA_RECORD_SLOT:
+	case NUPA_TOLD_SLOT:
 		return obey_slot(trunk, peer, body);
-	case NUPA_RECORD_QP:
+	case NUPA_TOLD_QP:
 		return obey_qp(trunk, peer, body);
-	case NUPA_RECORD_OPEN:
+	case NUPA_TOLD_OPEN:
 		return nupa_pair_open_in(trunk, peer, body);
-	case NUPA_RECORD_CONTACT:
+	case NUPA_TOLD_CONTACT:
 		return obey_contact(trunk, peer, body);
-	case NUPA_RECORD_BULK:
+	case NUPA_TOLD_BULK:
 		return nupa_pair_bulk(trunk, peer, body);
-	case NUPA_RECORD_LINES:
+	case NUPA_TOLD_LINES:
 		return nupa_pair_lines(trunk, peer, body);
-	case NUPA_RECORD_HEADS:
+	case NUPA_TOLD_HEADS:
 		return nupa_pair_heads(trunk, peer, body);
-	case NUPA_RECORD_BOUND:
+	case NUPA_TOLD_BOUND:
 		return obey_bound(trunk, peer, body);
-	case NUPA_RECORD_PORT:
+	case NUPA_TOLD_PORT:
 		return obey_port(trunk, peer, body);
 	default:
 		return obey_number(trunk, peer, body);

@@ -67,11 +67,11 @@ size_t nupa_out_left(const struct nupa_peer *peer)
 	return NUPA_PACKET_BYTES - (peer->filling ? peer->filling->bytes : 0);
 }
 
-void *nupa_out_room(struct nupa_trunk *trunk, struct nupa_peer *peer, enum nupa_record_kind kind,
+void *nupa_out_room(struct nupa_trunk *trunk, struct nupa_peer *peer, enum nupa_told_kind kind,
 		    size_t bytes, bool data)
 {
 	const size_t padded = (bytes + 7) & ~(size_t)7;
-	struct nupa_record *record;
+	struct nupa_told *record;
 
 	if (!peer->met || padded > NUPA_PACKET_BYTES)
 		return NULL;
@@ -84,11 +84,11 @@ void *nupa_out_room(struct nupa_trunk *trunk, struct nupa_peer *peer, enum nupa_
 		if (!peer->filling)
 			return NULL;
 	}
-	record = (struct nupa_record *)(void *)(peer->filling->data + peer->filling->bytes);
+	record = (struct nupa_told *)(void *)(peer->filling->data + peer->filling->bytes);
 	peer->filling->bytes += (uint32_t)padded;
 	if (padded != bytes)
 		memset((uint8_t *)record + padded - 8, 0, 8);
-	*record = (struct nupa_record){ .bytes = (uint32_t)padded, .kind = (uint16_t)kind };
+	*record = (struct nupa_told){ .bytes = (uint32_t)padded, .kind = (uint16_t)kind };
 	return record;
 }
 

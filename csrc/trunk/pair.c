@@ -55,12 +55,12 @@ void nupa_pair_open_out(struct nupa_trunk *trunk, uint32_t from, uint32_t to)
 	struct nupa_peer *peer = nupa_peer_of_slot(trunk, to);
 	const uint64_t epochs = header ? nupa_load_acquire(&header->pair) : 0;
 	struct nupa_pair_out *pair = find_out(peer, from, to);
-	struct nupa_record_open *record;
+	struct nupa_told_open *record;
 
 	if (!epochs ||
 	    (pair && pair->rx.epoch == epochs >> 32 && pair->to_epoch == (uint32_t)epochs))
 		return;
-	record = nupa_out_room(trunk, peer, NUPA_RECORD_OPEN, sizeof(*record), false);
+	record = nupa_out_room(trunk, peer, NUPA_TOLD_OPEN, sizeof(*record), false);
 	if (!pair && record)
 		pair = out_new(peer, from, to);
 	if (!record || !pair) {
@@ -87,7 +87,7 @@ static bool send_bulk(struct nupa_trunk *trunk, struct nupa_peer *peer, struct n
 
 	while (pair->bulk_sent < bytes) {
 		const uint32_t rest = bytes - pair->bulk_sent;
-		struct nupa_record_bulk *record;
+		struct nupa_told_bulk *record;
 		size_t room = nupa_out_left(peer);
 
 		if (room < sizeof(*record) + (rest < BULK_LEAST ? (rest + 7) & ~7u : BULK_LEAST))
@@ -95,7 +95,7 @@ static bool send_bulk(struct nupa_trunk *trunk, struct nupa_peer *peer, struct n
 		room -= sizeof(*record);
 		if (room > rest)
 			room = rest;
-		record = nupa_out_room(trunk, peer, NUPA_RECORD_BULK, sizeof(*record) + room, true);
+		record = nupa_out_room(trunk, peer, NUPA_TOLD_BULK, sizeof(*record) + room, true);
 		if (!record)
 			return false;
 		record->from = pair->from;
@@ -142,7 +142,7 @@ static bool send_lines(struct nupa_trunk *trunk, struct nupa_peer *peer, struct 
 {
 	const struct nupa_rx before = pair->rx;
 	struct nupa_msg lines[LINES_AT_ONCE];
-	struct nupa_record_lines *record;
+	struct nupa_told_lines *record;
 	bool corrupt = false;
 	uint32_t n;
 
@@ -156,8 +156,8 @@ static bool send_lines(struct nupa_trunk *trunk, struct nupa_peer *peer, struct 
 	}
 	if (!n)
 		return false;
-	record = nupa_out_room(trunk, peer, NUPA_RECORD_LINES,
-			       sizeof(*record) + n * sizeof(lines[0]), true);
+	record = nupa_out_room(trunk, peer, NUPA_TOLD_LINES, sizeof(*record) + n * sizeof(lines[0]),
+			       true);
 	if (!record) { /* all of it again */
 		pair->rx = before;
 		pair->bulk_sent = 0;
@@ -198,7 +198,7 @@ bool nupa_pairs_ready(const struct nupa_trunk *trunk, const struct nupa_peer *pe
 }
 
 bool nupa_pair_heads(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		     const struct nupa_record_heads *record)
+		     const struct nupa_told_heads *record)
 {
 	struct nupa_ring_header *header;
 	struct nupa_pair_out *pair;
@@ -241,7 +241,7 @@ static struct nupa_pair_in *in_new(struct nupa_peer *peer, uint32_t from, uint32
 }
 
 bool nupa_pair_open_in(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		       const struct nupa_record_open *record)
+		       const struct nupa_told_open *record)
 {
 	const struct nupa_superblock *sb = &trunk->fabric->geometry;
 	const uint64_t lines_bytes = (uint64_t)sb->ring_lines * sizeof(struct nupa_msg);
@@ -293,7 +293,7 @@ bool nupa_pair_open_in(struct nupa_trunk *trunk, struct nupa_peer *peer,
 }
 
 bool nupa_pair_bulk(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		    const struct nupa_record_bulk *record)
+		    const struct nupa_told_bulk *record)
 {
 	const struct nupa_superblock *sb = &trunk->fabric->geometry;
 	struct nupa_pair_in *pair = find_in(peer, record->from, record->to);
@@ -341,7 +341,7 @@ static bool publish(struct nupa_pair_in *pair, const struct nupa_msg *line)
 }
 
 bool nupa_pair_lines(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		     const struct nupa_record_lines *record)
+		     const struct nupa_told_lines *record)
 {
 	const struct nupa_msg *lines = (const struct nupa_msg *)(const void *)(record + 1);
 	struct nupa_pair_in *pair = find_in(peer, record->from, record->to);
@@ -367,8 +367,8 @@ bool nupa_pair_lines(struct nupa_trunk *trunk, struct nupa_peer *peer,
 static bool tell_head(struct nupa_trunk *trunk, struct nupa_peer *peer, struct nupa_pair_in *pair,
 		      uint64_t lines, uint64_t dma)
 {
-	struct nupa_record_heads *record =
-	    nupa_out_room(trunk, peer, NUPA_RECORD_HEADS, sizeof(*record), false);
+	struct nupa_told_heads *record =
+	    nupa_out_room(trunk, peer, NUPA_TOLD_HEADS, sizeof(*record), false);
 
 	if (!record)
 		return false;

@@ -136,7 +136,7 @@ static void met(void *arg, uint32_t machine, void *link)
 {
 	struct nupa_trunk *trunk = arg;
 	struct nupa_peer *peer = peer_at(trunk, machine);
-	struct nupa_record_hello *hello;
+	struct nupa_told_hello *hello;
 
 	/* The one with the higher number connects. */
 	if (!peer || (machine < trunk->machine && peer->link != link)) {
@@ -150,12 +150,12 @@ static void met(void *arg, uint32_t machine, void *link)
 	peer->met = true;
 	peer->on_way = 0;
 	peer->heard_ns = trunk->now_ns;
-	hello = nupa_out_room(trunk, peer, NUPA_RECORD_HELLO, sizeof(*hello), false);
+	hello = nupa_out_room(trunk, peer, NUPA_TOLD_HELLO, sizeof(*hello), false);
 	if (!hello) {
 		nupa_peer_lose(trunk, peer, "no memory", NUPA_MACHINE_DOWN);
 		return;
 	}
-	*hello = (struct nupa_record_hello){
+	*hello = (struct nupa_told_hello){
 		.head = hello->head,
 		.magic = NUPA_TRUNK_MAGIC,
 		.version = NUPA_TRUNK_VERSION,
@@ -168,7 +168,7 @@ static void met(void *arg, uint32_t machine, void *link)
 }
 
 bool nupa_peer_hello(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		     const struct nupa_record_hello *record)
+		     const struct nupa_told_hello *record)
 {
 	if (record->magic != NUPA_TRUNK_MAGIC || record->version != NUPA_TRUNK_VERSION ||
 	    record->machine != peer->machine || record->machines != trunk->machines ||
@@ -204,7 +204,7 @@ static bool obey_all(struct nupa_trunk *trunk, struct nupa_peer *peer, const uin
 	struct nupa_machine *seen = nupa_peer_seen(trunk, peer);
 
 	while (bytes) {
-		const struct nupa_record *record = (const struct nupa_record *)(const void *)data;
+		const struct nupa_told *record = (const struct nupa_told *)(const void *)data;
 
 		if (bytes < sizeof(*record) || record->bytes < sizeof(*record) ||
 		    record->bytes > bytes || record->bytes % 8)
@@ -267,7 +267,7 @@ const struct nupa_carrier_events nupa_peer_events = { met, received, sent, lost 
 static uint64_t tick(struct nupa_trunk *trunk, struct nupa_peer *peer)
 {
 	const uint64_t now_ns = trunk->now_ns;
-	struct nupa_record_number *ping;
+	struct nupa_told_number *ping;
 
 	if (!peer->link) {
 		if (peer->machine > trunk->machine)
@@ -287,7 +287,7 @@ static uint64_t tick(struct nupa_trunk *trunk, struct nupa_peer *peer)
 		return peer->heard_ns + SILENT_NS;
 	if (now_ns - peer->ping_ns < PING_NS)
 		return peer->ping_ns + PING_NS;
-	ping = nupa_out_room(trunk, peer, NUPA_RECORD_PING, sizeof(*ping), false);
+	ping = nupa_out_room(trunk, peer, NUPA_TOLD_PING, sizeof(*ping), false);
 	if (ping) {
 		ping->number = peer->ping_ns = nupa_clock_ns();
 		nupa_out_flush(trunk, peer);
@@ -313,13 +313,13 @@ uint64_t nupa_peers_tick(struct nupa_trunk *trunk)
 /* Whether the machine has confirmed what was told up to then; asks it to. */
 static bool confirmed(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t wanted)
 {
-	struct nupa_record_number *fence;
+	struct nupa_told_number *fence;
 
 	if (!peer->up || (int32_t)(peer->fence_done - wanted) >= 0)
 		return true;
 	if (peer->stale || peer->sync || (int32_t)(peer->fence_sent - wanted) >= 0)
 		return false;
-	fence = nupa_out_room(trunk, peer, NUPA_RECORD_FENCE, sizeof(*fence), false);
+	fence = nupa_out_room(trunk, peer, NUPA_TOLD_FENCE, sizeof(*fence), false);
 	if (fence) {
 		fence->number = wanted;
 		peer->fence_sent = wanted;
@@ -329,11 +329,11 @@ static bool confirmed(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t
 
 static void answer_fence(struct nupa_trunk *trunk, struct nupa_peer *peer)
 {
-	struct nupa_record_number *answer;
+	struct nupa_told_number *answer;
 
 	if (!peer->fence_owed)
 		return;
-	answer = nupa_out_room(trunk, peer, NUPA_RECORD_FENCED, sizeof(*answer), false);
+	answer = nupa_out_room(trunk, peer, NUPA_TOLD_FENCED, sizeof(*answer), false);
 	if (!answer)
 		return;
 	answer->number = peer->fence_owed;

@@ -12,33 +12,33 @@
 #define NUPA_TRUNK_MAGIC UINT64_C(0x4b4e555254505521) /* "!UPTRUNK" */
 #define NUPA_TRUNK_VERSION 1u
 
-enum nupa_record_kind {
-	NUPA_RECORD_HELLO = 1,
-	NUPA_RECORD_SYNCED,
-	NUPA_RECORD_SLOT,
-	NUPA_RECORD_QP,
-	NUPA_RECORD_OPEN,    /* the sender's slot opened its ring to one of the receiver's */
-	NUPA_RECORD_CONTACT, /* its word to that slot */
-	NUPA_RECORD_BULK,    /* bytes of a ring's DMA channel, before the lines that name them */
-	NUPA_RECORD_LINES,   /* lines of a ring, in order */
-	NUPA_RECORD_HEADS,   /* how far the sender's slot has taken from the receiver's ring */
-	NUPA_RECORD_BOUND,   /* a word of a host's table of ports */
-	NUPA_RECORD_PORT,
-	NUPA_RECORD_FENCE, /* all before it is to be confirmed */
-	NUPA_RECORD_FENCED,
-	NUPA_RECORD_PING,
-	NUPA_RECORD_PONG,
-	NUPA_RECORD_KINDS,
+enum nupa_told_kind {
+	NUPA_TOLD_HELLO = 1,
+	NUPA_TOLD_SYNCED,
+	NUPA_TOLD_SLOT,
+	NUPA_TOLD_QP,
+	NUPA_TOLD_OPEN,    /* the sender's slot opened its ring to one of the receiver's */
+	NUPA_TOLD_CONTACT, /* its word to that slot */
+	NUPA_TOLD_BULK,    /* bytes of a ring's DMA channel, before the lines that name them */
+	NUPA_TOLD_LINES,   /* lines of a ring, in order */
+	NUPA_TOLD_HEADS,   /* how far the sender's slot has taken from the receiver's ring */
+	NUPA_TOLD_BOUND,   /* a word of a host's table of ports */
+	NUPA_TOLD_PORT,
+	NUPA_TOLD_FENCE, /* all before it is to be confirmed */
+	NUPA_TOLD_FENCED,
+	NUPA_TOLD_PING,
+	NUPA_TOLD_PONG,
+	NUPA_TOLD_KINDS,
 };
 
-struct nupa_record {
+struct nupa_told {
 	uint32_t bytes; /* with this header */
 	uint16_t kind;
 	uint16_t pad;
 };
 
-struct nupa_record_hello {
-	struct nupa_record head;
+struct nupa_told_hello {
+	struct nupa_told head;
 	uint64_t magic;
 	uint32_t version;
 	uint32_t machine, machines;
@@ -47,70 +47,63 @@ struct nupa_record_hello {
 	uint64_t shape; /* of hosts, ports, routes, slots and rings (nupa_trunk_shape) */
 };
 
-struct nupa_record_slot {
-	struct nupa_record head;
+struct nupa_told_slot {
+	struct nupa_told head;
 	uint32_t slot, state, epoch, pid, host, uid, qp_limit, net_queue, left_epoch, pad;
 	char comm[16];
 };
 
-struct nupa_record_qp {
-	struct nupa_record head;
+struct nupa_told_qp {
+	struct nupa_told head;
 	uint32_t slot, index;
 	struct nupa_qp_entry entry;
 };
 
 /* From a slot of the sender to one of the receiver; HEADS: the other way round. */
-struct nupa_record_open {
-	struct nupa_record head;
+struct nupa_told_open {
+	struct nupa_told head;
 	uint32_t from, to;
 	uint32_t from_epoch, to_epoch;
 };
 
-struct nupa_record_contact {
-	struct nupa_record head;
+struct nupa_told_contact {
+	struct nupa_told head;
 	uint32_t from, to;
 	uint32_t word, pad;
 };
 
-struct nupa_record_bulk {
-	struct nupa_record head;
+struct nupa_told_bulk {
+	struct nupa_told head;
 	uint32_t from, to;
 	uint32_t offset; /* in the ring's DMA bytes */
 	uint32_t bytes;  /* of data, which follow, padded to 8 */
 };
 
-struct nupa_record_lines {
-	struct nupa_record head;
+struct nupa_told_lines {
+	struct nupa_told head;
 	uint32_t from, to;
 	uint32_t n, pad; /* struct nupa_msg, which follow */
 };
 
-struct nupa_record_heads {
-	struct nupa_record head;
+struct nupa_told_heads {
+	struct nupa_told head;
 	uint32_t from, to;
 	uint64_t lines, dma; /* the words of the ring's header */
 };
 
-struct nupa_record_bound {
-	struct nupa_record head;
+struct nupa_told_bound {
+	struct nupa_told head;
 	uint32_t host, at; /* at: bucket * NUPA_CM_BUCKET_WORDS + word */
 	uint64_t word;
 };
 
-struct nupa_record_port {
-	struct nupa_record head;
+struct nupa_told_port {
+	struct nupa_told head;
 	uint32_t port, state, link_downed, pad;
 };
 
-struct nupa_record_counts {
-	struct nupa_record head;
-	uint32_t slot;
-	uint32_t offset; /* behind the arena's flows */
-	uint32_t bytes, pad;
-};
-
-struct nupa_record_number { /* FENCE, FENCED, PING, PONG */
-	struct nupa_record head;
+struct nupa_told_number { /* FENCE, FENCED, PING, PONG */
+	struct nupa_told head;
 	uint64_t number;
 };
 

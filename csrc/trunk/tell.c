@@ -20,12 +20,12 @@ static bool tell_slot(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t
 {
 	const struct nupa_slot *entry = &trunk->fabric->slots[slot];
 	const uint64_t claim = trunk->own[slot].claim;
-	struct nupa_record_slot *record =
-	    nupa_out_room(trunk, peer, NUPA_RECORD_SLOT, sizeof(*record), false);
+	struct nupa_told_slot *record =
+	    nupa_out_room(trunk, peer, NUPA_TOLD_SLOT, sizeof(*record), false);
 
 	if (!record)
 		return false;
-	*record = (struct nupa_record_slot){
+	*record = (struct nupa_told_slot){
 		.head = record->head,
 		.slot = slot,
 		.state = claim ? NUPA_SLOT_LIVE : NUPA_SLOT_FREE,
@@ -57,14 +57,14 @@ static bool tell_qp(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t s
 {
 	const uint8_t *arena = nupa_fabric_arena(trunk->fabric, slot);
 	const struct nupa_qp_entry *entry;
-	struct nupa_record_qp *record;
+	struct nupa_told_qp *record;
 
 	if (!arena || !trunk->own[slot].claim ||
 	    index >= nupa_load_acquire(&trunk->fabric->slots[slot].qp_limit) ||
 	    index >= trunk->fabric->geometry.qp_entries)
 		return true;
 	entry = (const struct nupa_qp_entry *)(const void *)(arena + trunk->map.qps_off) + index;
-	record = nupa_out_room(trunk, peer, NUPA_RECORD_QP, sizeof(*record), false);
+	record = nupa_out_room(trunk, peer, NUPA_TOLD_QP, sizeof(*record), false);
 	if (!record)
 		return false;
 	record->slot = slot;
@@ -77,7 +77,7 @@ static bool tell_contact(struct nupa_trunk *trunk, struct nupa_peer *peer, uint3
 			 uint32_t to)
 {
 	const uint32_t word = nupa_load_acquire(nupa_contact(trunk->fabric, from, to));
-	struct nupa_record_contact *record;
+	struct nupa_told_contact *record;
 
 	if (!word || !trunk->own[from].claim)
 		return true;
@@ -85,7 +85,7 @@ static bool tell_contact(struct nupa_trunk *trunk, struct nupa_peer *peer, uint3
 		nupa_pair_close_out(peer, from, to);
 	else
 		nupa_pair_open_out(trunk, from, to);
-	record = nupa_out_room(trunk, peer, NUPA_RECORD_CONTACT, sizeof(*record), false);
+	record = nupa_out_room(trunk, peer, NUPA_TOLD_CONTACT, sizeof(*record), false);
 	if (!record)
 		return false;
 	record->from = from;
@@ -98,11 +98,11 @@ static bool tell_contact(struct nupa_trunk *trunk, struct nupa_peer *peer, uint3
 static bool tell_bound(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t host, uint32_t at)
 {
 	const struct nupa_cm_bucket *table = nupa_fabric_cm_table(trunk->fabric, host, false);
-	struct nupa_record_bound *record;
+	struct nupa_told_bound *record;
 
 	if (!table)
 		return true;
-	record = nupa_out_room(trunk, peer, NUPA_RECORD_BOUND, sizeof(*record), false);
+	record = nupa_out_room(trunk, peer, NUPA_TOLD_BOUND, sizeof(*record), false);
 	if (!record)
 		return false;
 	record->host = host;
@@ -115,8 +115,8 @@ static bool tell_bound(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_
 static bool tell_port(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t port)
 {
 	const struct nupa_port *entry = &trunk->fabric->ports[port];
-	struct nupa_record_port *record =
-	    nupa_out_room(trunk, peer, NUPA_RECORD_PORT, sizeof(*record), false);
+	struct nupa_told_port *record =
+	    nupa_out_room(trunk, peer, NUPA_TOLD_PORT, sizeof(*record), false);
 
 	if (!record)
 		return false;
@@ -376,7 +376,7 @@ static bool sync_contacts(struct nupa_trunk *trunk, struct nupa_peer *peer)
 
 static bool sync_end(struct nupa_trunk *trunk, struct nupa_peer *peer)
 {
-	return nupa_out_room(trunk, peer, NUPA_RECORD_SYNCED, sizeof(struct nupa_record), false);
+	return nupa_out_room(trunk, peer, NUPA_TOLD_SYNCED, sizeof(struct nupa_told), false);
 }
 
 bool nupa_tell_more(struct nupa_trunk *trunk, struct nupa_peer *peer)

@@ -16,8 +16,9 @@ from typing import Any
 
 from nupa.programs.pair import NUPA, Program
 from tests.soak.crew import Worker
-from tests.soak.director import HUNG_NS, LOST, SECOND, STRIKES, Director
+from tests.soak.director import LOST, STRIKES, Director
 from tests.soak.links import Link
+from tests.soak.watch import HUNG_NS, SECOND
 from tests.trunk.lab import Cluster
 
 SHORT_NS = (SECOND // 50, SECOND // 2)

@@ -18,8 +18,9 @@ from typing import Any
 from nupa.fabric.wires.entry import COUNTERS
 from nupa.programs.pair import Program
 from tests.soak.crew import Worker
-from tests.soak.director import LOST, SECOND, STRIKES, Director
+from tests.soak.director import LOST, STRIKES, Director
 from tests.soak.links import Link
+from tests.soak.watch import SECOND
 from tests.wire.lab import Wired
 
 #: IBTA 9.7.6.1.3: 4.096 us << 14, four times that with wires, eight times in a row: 2.1 s.

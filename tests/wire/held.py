@@ -14,14 +14,14 @@ bytes to the first one.  It prints both status.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
-from typing import IO, Any
+from typing import IO
 
 from nupa.verbs import CQ, MR, PD, QP, Context, QPCap, QPInitAttr, SendWR
 from nupa.verbs import enums as e
 from nupa.verbs.connection import Address, address, connect_to
+from tests.wire.lines import exchange
 
 _SMALL_BYTES = 8
 _TIMEOUT = 14  # 4.096 us << 14, of which wires wait four times, eight times in a row: 2.1 s
@@ -38,12 +38,12 @@ class End:
         init = QPInitAttr(e.IBV_QPT_RC, None, self.cq, self.cq, cap=QPCap(4, 4))
         self.qps = [QP(pd, init) for _ in gids]
         own = [address(qp, gid_index=gid).as_dict() for qp, gid in zip(self.qps, gids, strict=True)]
-        self.peer = _exchange(talk, {"qps": own, "rkey": self.mr.rkey, "at": self.mr.buf})
+        self.peer = exchange(talk, {"qps": own, "rkey": self.mr.rkey, "at": self.mr.buf})
         mtu = (mtu_bytes // 128).bit_length() - 1  # enum ibv_mtu: 1 is 256
         options = {"mtu": mtu, "timeout": _TIMEOUT, "access": _ACCESS}
         for qp, gid, to in zip(self.qps, gids, self.peer["qps"], strict=True):
             connect_to(qp, Address(**to), gid_index=gid, **options)
-        _exchange(talk, "connected")
+        exchange(talk, "connected")
 
     def write(self, qp: QP, length: int) -> int:
         """Returns the status of a WRITE."""
@@ -58,13 +58,6 @@ class End:
         while not status:
             status = self.write(self.qps[-1], self.mtu_bytes)
         print(f"large: {status}, small: {self.write(self.qps[0], _SMALL_BYTES)}", flush=True)
-
-
-# Of bytes: a file of text forgets what it has read ahead when it is written to.
-def _exchange(talk: IO[bytes], words: Any) -> Any:
-    talk.write(json.dumps(words).encode() + b"\n")
-    talk.flush()
-    return json.loads(talk.readline())
 
 
 def main() -> None:
@@ -86,7 +79,7 @@ def main() -> None:
         end = End(talk, args.gids, args.mtu)
         for qp in end.qps:
             assert end.write(qp, _SMALL_BYTES) == e.IBV_WC_SUCCESS
-        _exchange(talk, "written")
+        exchange(talk, "written")
         print(f"pid {os.getpid()}.", flush=True)
         if args.write and args.role == "meet":
             end.write_until_one_fails()

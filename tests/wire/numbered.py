@@ -43,6 +43,7 @@ from nupa.verbs import (
     connect_to,
 )
 from nupa.verbs import enums as e
+from tests.wire.lines import exchange, heard, say
 
 GID_INDEX = 3  # of the wire's local address, behind a host's own three
 ROOM_BYTES = 16384  # for the data of one operation
@@ -234,23 +235,16 @@ class Client:
             assert self.end.mr.read(len(wanted), at) == wanted, f"operation {number}"
 
 
-def _exchange(control: IO[bytes], words: Any) -> Any:
-    control.write(json.dumps(words).encode() + b"\n")
-    control.flush()
-    return json.loads(control.readline())
-
-
 def serve(args: argparse.Namespace) -> None:
     with socket.create_server(("", args.port)) as listener:
         sock, _ = listener.accept()
     server = Server(args.kind, args.count)
     with sock, sock.makefile("rwb") as control:
-        peer = _exchange(control, server.end.card())
+        peer = exchange(control, server.end.card())
         server.end.connect(peer)
         for room in range(RECEIVES):
             server.post(room)
-        control.write(b'"ready"\n')
-        control.flush()
+        say(control, "ready")
         server.serve(sock)
     print(json.dumps(server.seen()))
 
@@ -261,8 +255,8 @@ def ask(args: argparse.Namespace) -> None:
         socket.create_connection((args.address, args.port), DEADLINE_S) as sock,
         sock.makefile("rwb") as control,
     ):
-        client.end.connect(_exchange(control, client.end.card()))
-        assert json.loads(control.readline()) == "ready"
+        client.end.connect(exchange(control, client.end.card()))
+        assert heard(control) == "ready"
         client.run(control)
         control.write(_DONE)
         control.flush()

@@ -10,7 +10,6 @@ way round.
 
 from __future__ import annotations
 
-import json
 import socket
 import sys
 from typing import IO, Any
@@ -19,6 +18,7 @@ from nupa.verbs import CQ, MR, MW, PD, QP, Context, QPCap, QPInitAttr, RecvWR, S
 from nupa.verbs import enums as e
 from nupa.verbs.connection import Address, address, connect_to
 from nupa.verbs.mr import MWBindInfo
+from tests.wire.lines import heard, say
 
 _GID_INDEX = 3  # as in lab.py
 _TARGET, _COUNTER, _BYTES = 8192, 16384, 32768  # of what the peer reads and writes
@@ -46,11 +46,10 @@ class End:
         connect_to(self.qp, partner, gid_index=_GID_INDEX, mtu=e.IBV_MTU_1024)
 
     def say(self, **words: Any) -> None:
-        self.talk.write(json.dumps(words).encode() + b"\n")
-        self.talk.flush()
+        say(self.talk, words)
 
     def heard(self) -> dict[str, Any]:
-        words: dict[str, Any] = json.loads(self.talk.readline())
+        words: dict[str, Any] = heard(self.talk)
         return words
 
     def done(self) -> Any:

@@ -201,10 +201,8 @@ static void take_attr(struct nupa_qp *qp, const struct ibv_qp_attr *attr, int ma
 	take_path(qp, attr, mask);
 	if (mask & IBV_QP_DEST_QPN)
 		qp->dest_qpn = attr->dest_qp_num & 0xffffff;
-	if (mask & IBV_QP_RQ_PSN) {
-		qp->expected_psn = attr->rq_psn & 0xffffff;
-		qp->answered_psns = 0;
-	}
+	if (mask & IBV_QP_RQ_PSN)
+		nupa_responder_expect(qp, attr->rq_psn & 0xffffff);
 	if (mask & IBV_QP_SQ_PSN) {
 		qp->next_psn = attr->sq_psn & 0xffffff;
 		nupa_flight_reset(qp);

@@ -180,7 +180,6 @@ void nupa_responder_reset(struct nupa_qp *qp)
 	qp->nak_sent = qp->ack_pending = qp->nak_pending = false;
 	qp->recv_active = qp->recv_kept = qp->drop_message = qp->uc_met = false;
 	qp->jobs_head = qp->jobs_tail = qp->n_answers = 0;
-	qp->answered_psns = 0;
 	nupa_list_del(&qp->ack_link);
 	nupa_list_del(&qp->job_link);
 	qp->peer_incarnation = NUPA_PEER_UNKNOWN;

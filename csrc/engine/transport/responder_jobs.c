@@ -32,8 +32,7 @@ bool nupa_responder_add_job(struct nupa_qp *qp, const struct nupa_job *job)
 /* The oldest cannot be answered, so none behind it is. */
 static void drop_jobs(struct nupa_qp *qp, enum nupa_nak syndrome)
 {
-	qp->expected_psn = nupa_responder_job(qp, qp->jobs_head)->psn;
-	qp->answered_psns = 0;
+	nupa_responder_expect(qp, nupa_responder_job(qp, qp->jobs_head)->psn);
 	qp->jobs_head = qp->jobs_tail;
 	nupa_list_del(&qp->job_link);
 	nupa_responder_nak_fatal(qp, syndrome);

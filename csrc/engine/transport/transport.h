@@ -135,6 +135,13 @@ static inline uint32_t nupa_ack_psn(const struct nupa_qp *qp)
 			   nupa_psn_add(qp->expected_psn, 0xffffff - answered_psns));
 }
 
+/* The next request has that PSN, and none before it was answered. */
+static inline void nupa_responder_expect(struct nupa_qp *qp, uint32_t psn)
+{
+	qp->expected_psn = psn;
+	qp->answered_psns = 0;
+}
+
 /* sq.c, requester.c, requester_answers.c */
 void nupa_requester_run(struct nupa_qp *qp);
 /* sq.c: runs those that have waited for long enough; when the first of the others has, UINT64_MAX:

@@ -74,7 +74,7 @@ static uint32_t number(void)
 }
 
 /* A slot of theirs as it might be, so that the rest is reached. */
-static void forge_slot(struct nupa_record_slot *record)
+static void forge_slot(struct nupa_told_slot *record)
 {
 	record->slot = 5 + any(4);
 	record->state = any(4) ? NUPA_SLOT_LIVE : NUPA_SLOT_FREE;
@@ -86,27 +86,27 @@ static void forge_slot(struct nupa_record_slot *record)
 
 static uint32_t forge(uint8_t *data)
 {
-	struct nupa_record *record = (struct nupa_record *)(void *)data;
+	struct nupa_told *record = (struct nupa_told *)(void *)data;
 	uint32_t *words = (uint32_t *)(void *)(data + sizeof(*record));
 	const uint32_t n = 2 * any(60);
 
 	for (uint32_t i = 0; i < n; i++)
 		words[i] = number();
-	*record = (struct nupa_record){ .bytes = (uint32_t)sizeof(*record) + 4 * n,
-					.kind = (uint16_t)any(NUPA_RECORD_KINDS + 1) };
-	if (record->kind == NUPA_RECORD_HELLO && any(100))
-		record->kind = NUPA_RECORD_LINES;
-	if (record->kind == NUPA_RECORD_SLOT && record->bytes >= sizeof(struct nupa_record_slot))
-		forge_slot((struct nupa_record_slot *)(void *)data);
-	if (n >= 2 && record->kind != NUPA_RECORD_SLOT && any(4)) { /* from theirs to ours */
+	*record = (struct nupa_told){ .bytes = (uint32_t)sizeof(*record) + 4 * n,
+				      .kind = (uint16_t)any(NUPA_TOLD_KINDS + 1) };
+	if (record->kind == NUPA_TOLD_HELLO && any(100))
+		record->kind = NUPA_TOLD_LINES;
+	if (record->kind == NUPA_TOLD_SLOT && record->bytes >= sizeof(struct nupa_told_slot))
+		forge_slot((struct nupa_told_slot *)(void *)data);
+	if (n >= 2 && record->kind != NUPA_TOLD_SLOT && any(4)) { /* from theirs to ours */
 		words[0] = 5 + any(4);
 		words[1] = 1 + any(4);
 	}
-	if (record->kind == NUPA_RECORD_OPEN && n >= 4 && any(4)) {
+	if (record->kind == NUPA_TOLD_OPEN && n >= 4 && any(4)) {
 		words[2] = 1 + any(3);
 		words[3] = 1;
 	}
-	if (record->kind == NUPA_RECORD_LINES && n >= 20) {
+	if (record->kind == NUPA_TOLD_LINES && n >= 20) {
 		words[2] = 1; /* one line, whose tag may be right */
 		words[4] = 1;
 		((uint8_t *)&words[5])[1] = (uint8_t)any(256);

@@ -28,16 +28,16 @@ from nupa.packet.pcapng.reader import Batch, Reader
 class RecordFault(IntEnum):
     """The reason why a record was not decoded, or not to its end."""
 
-    NONE = lib.NUPA_RECORD_FAULT_NONE
-    SPAN = lib.NUPA_RECORD_FAULT_SPAN
-    LINK = lib.NUPA_RECORD_FAULT_LINK
-    CUT = lib.NUPA_RECORD_FAULT_CUT
-    VERSION = lib.NUPA_RECORD_FAULT_VERSION
-    LENGTH = lib.NUPA_RECORD_FAULT_LENGTH
-    KIND = lib.NUPA_RECORD_FAULT_KIND
+    NONE = lib.NUPA_DECODED_FAULT_NONE
+    SPAN = lib.NUPA_DECODED_FAULT_SPAN
+    LINK = lib.NUPA_DECODED_FAULT_LINK
+    CUT = lib.NUPA_DECODED_FAULT_CUT
+    VERSION = lib.NUPA_DECODED_FAULT_VERSION
+    LENGTH = lib.NUPA_DECODED_FAULT_LENGTH
+    KIND = lib.NUPA_DECODED_FAULT_KIND
 
 
-_COLUMNS = columns_of("nupa_record")
+_COLUMNS = columns_of("nupa_decoded")
 COLUMNS: tuple[str, ...] = tuple(_COLUMNS)
 
 
@@ -48,7 +48,7 @@ def decode_batch(batch: Batch) -> Columns:
     """
     linktypes = [interface.linktype for interface in batch.interfaces]
     count = len(batch)
-    out = ffi.new("struct nupa_record[]", max(count, 1))
+    out = ffi.new("struct nupa_decoded[]", max(count, 1))
     lib.nupa_decode_records(
         ffi.from_buffer(batch.data),
         len(batch.data),
@@ -59,7 +59,7 @@ def decode_batch(batch: Batch) -> Columns:
         len(linktypes),
         out,
     )
-    return Columns(out, count, "nupa_record", _COLUMNS)
+    return Columns(out, count, "nupa_decoded", _COLUMNS)
 
 
 def read(file: str | PathLike[str] | IO[bytes]) -> Iterator[tuple[Batch, Columns]]:
