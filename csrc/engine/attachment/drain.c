@@ -13,8 +13,9 @@
 #define SENDS_OF_A_STREAM 8u
 /* More stay for the next turn: completions and receives of these are in the nearest cache. */
 #define SENDS_OF_A_TURN 32u
-/* The line that is fetched while the one so far before it is handled. */
-#define LINES_AHEAD 4u
+/* The line that is fetched while the one so far before it is handled.  Nearer ones are still being
+ * written, and would be taken from their producer. */
+#define LINES_AHEAD 8u
 
 static void handle_ack(struct nupa_engine *engine, struct nupa_channel *channel,
 		       const struct nupa_msg *msg, uint32_t psn)

@@ -17,6 +17,10 @@ static inline bool nupa_express_path(const struct nupa_qp *qp)
 	return likely(qp->steady_tx) && likely(nupa_channel_path_up(qp->engine, qp->channel));
 }
 
+/* In a stream of SENDs, the line that is taken from the peer's cache while those before it are
+ * filled: a store to a line that is elsewhere holds up all stores behind it. */
+#define NUPA_LINES_AHEAD 3u
+
 /* A SEND that fits into a line.  Its WQE keeps a copy, for the case that it has to go again. */
 static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_express *request)
 {
@@ -56,6 +60,8 @@ static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_expre
 	sq->issued++;
 	qp->hot = nupa_tx_next(&channel->tx);
 	qp->converses = qp->heard;
+	if (!qp->converses)
+		nupa_prefetch_write(nupa_tx_ahead(&channel->tx, NUPA_LINES_AHEAD));
 	qp->heard = false;
 	return true;
 }

@@ -213,6 +213,12 @@ static inline struct nupa_msg *nupa_tx_next(const struct nupa_tx *tx)
 	return &tx->lines[tx->tail & (tx->n_lines - 1)];
 }
 
+/* The one so many lines behind that. */
+static inline struct nupa_msg *nupa_tx_ahead(const struct nupa_tx *tx, uint32_t lines)
+{
+	return &tx->lines[(tx->tail + lines) & (tx->n_lines - 1)];
+}
+
 /* Whether nothing was written to that line before. */
 static inline bool nupa_tx_is_fresh(const struct nupa_tx *tx)
 {
