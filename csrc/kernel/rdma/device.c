@@ -48,7 +48,7 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_qp_wr = 8192,
 		.device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS | IB_DEVICE_RC_RNR_NAK_GEN |
 				    IB_DEVICE_SYS_IMAGE_GUID,
-		.kernel_cap_flags = 0,
+		.kernel_cap_flags = IBK_ALLOW_USER_UNREG, /* by rdma link delete */
 		.max_send_sge = NUPA_SGE_MAX,
 		.max_recv_sge = NUPA_SGE_MAX,
 		.max_sge_rd = min(NUPA_SGE_MAX, 16u), /* NFS cuts its depth with more */
