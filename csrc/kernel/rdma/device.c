@@ -56,6 +56,9 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_cqe = 1u << 16,
 		.max_mr = sb->mr_entries,
 		.max_pd = 65536,
+		.max_srq = NUPA_SRQ_MAX,
+		.max_srq_wr = NUPA_SRQ_WR_MAX,
+		.max_srq_sge = NUPA_SGE_MAX,
 		.max_qp_rd_atom = NUPA_RD_ATOMIC_MAX,
 		.max_qp_init_rd_atom = NUPA_RD_ATOMIC_MAX,
 		.max_res_rd_atom = sb->qp_entries * NUPA_RD_ATOMIC_MAX,
@@ -140,6 +143,11 @@ static const struct ib_device_ops operations = {
 	.modify_qp = rdma_modify_qp_op,
 	.query_qp = rdma_query_qp_op,
 	.destroy_qp = rdma_destroy_qp_op,
+	.create_srq = rdma_create_srq_op,
+	.modify_srq = rdma_modify_srq_op,
+	.query_srq = rdma_query_srq_op,
+	.destroy_srq = rdma_destroy_srq_op,
+	.post_srq_recv = rdma_post_srq_recv_op,
 	.post_send = rdma_post_send_op,
 	.post_recv = rdma_post_recv_op,
 	.get_dma_mr = rdma_dma_mr_op,
@@ -151,6 +159,7 @@ static const struct ib_device_ops operations = {
 	INIT_RDMA_OBJ_SIZE(ib_cq, rdma_cq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, rdma_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, rdma_qp, ib),
+	INIT_RDMA_OBJ_SIZE(ib_srq, rdma_srq, ib),
 };
 
 /* --- events ------------------------------------------------------------------------------ */
@@ -200,6 +209,10 @@ static void asynchronous(const struct ibv_async_event *from)
 	case IBV_EVENT_SQ_DRAINED:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		event_of_qp(from);
+		break;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		rdma_event_of_srq(from);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:

@@ -102,11 +102,7 @@ int rdma_post_send_op(struct ib_qp *ib, const struct ib_send_wr *wr, const struc
 int rdma_post_recv_op(struct ib_qp *ib, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad)
 {
 	for (; wr; wr = wr->next) {
-		struct ibv_recv_wr own = {
-			.wr_id = wr->wr_id,
-			.sg_list = (struct ibv_sge *)wr->sg_list,
-			.num_sge = wr->num_sge,
-		}, *refused;
+		struct ibv_recv_wr own = rdma_recv_wr(wr), *refused;
 		int error = -nupa_post_recv(qp_of(ib)->own, &own, &refused);
 
 		if (error) {

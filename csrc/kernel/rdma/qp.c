@@ -37,6 +37,7 @@ int rdma_create_qp_op(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_
 		.qp_context = ib,
 		.send_cq = init->send_cq ? cq_of(init->send_cq)->own : NULL,
 		.recv_cq = init->recv_cq ? cq_of(init->recv_cq)->own : NULL,
+		.srq = init->srq ? srq_of(init->srq)->own : NULL,
 		.cap = {
 			.max_send_wr = init->cap.max_send_wr,
 			.max_recv_wr = init->cap.max_recv_wr,
@@ -48,7 +49,7 @@ int rdma_create_qp_op(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_
 	};
 	int error = type_of(init, &own.qp_type);
 
-	if (error || init->srq || init->create_flags)
+	if (error || init->create_flags)
 		return -EOPNOTSUPP;
 	/* rdma_rw and others count on room for a request besides. */
 	own.cap.max_send_wr += 1;

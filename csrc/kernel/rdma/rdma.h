@@ -38,6 +38,11 @@ struct rdma_qp {
 	struct ibv_pd *pd; /* GSI: its own, for address handles are of another one */
 };
 
+struct rdma_srq {
+	struct ib_srq ib;
+	struct ibv_srq *own;
+};
+
 struct rdma_mr {
 	struct ib_mr ib;
 	struct ibv_mr *own;
@@ -59,9 +64,24 @@ static inline struct rdma_cq *cq_of(struct ib_cq *ib)
 	return container_of(ib, struct rdma_cq, ib);
 }
 
+static inline struct rdma_srq *srq_of(struct ib_srq *ib)
+{
+	return container_of(ib, struct rdma_srq, ib);
+}
+
 static inline struct rdma_mr *mr_of(struct ib_mr *ib)
 {
 	return container_of(ib, struct rdma_mr, ib);
+}
+
+/* One request; the chain is walked by its caller. */
+static inline struct ibv_recv_wr rdma_recv_wr(const struct ib_recv_wr *wr)
+{
+	return (struct ibv_recv_wr){
+		.wr_id = wr->wr_id,
+		.sg_list = (struct ibv_sge *)wr->sg_list,
+		.num_sge = wr->num_sge,
+	};
 }
 
 /* Why a function of the engine returned NULL. */
@@ -84,6 +104,15 @@ int rdma_destroy_qp_op(struct ib_qp *ib, struct ib_udata *udata);
 /* post.c */
 int rdma_post_send_op(struct ib_qp *ib, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
 int rdma_post_recv_op(struct ib_qp *ib, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
+/* srq.c */
+int rdma_create_srq_op(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib_udata *udata);
+int rdma_modify_srq_op(struct ib_srq *ib, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		       struct ib_udata *udata);
+int rdma_query_srq_op(struct ib_srq *ib, struct ib_srq_attr *attr);
+int rdma_destroy_srq_op(struct ib_srq *ib, struct ib_udata *udata);
+int rdma_post_srq_recv_op(struct ib_srq *ib, const struct ib_recv_wr *wr,
+			  const struct ib_recv_wr **bad);
+void rdma_event_of_srq(const struct ibv_async_event *from);
 /* cq.c */
 int rdma_create_cq_op(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
 		      struct uverbs_attr_bundle *attrs);
