@@ -15,6 +15,7 @@ from .programs import net_up
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(900)]
 
+
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
     with booted(2, "cxl", "--modules") as machine:

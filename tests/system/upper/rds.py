@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""RDS over RDMA (rds_rdma, without rds_tcp): `rds.py server|client|ping ADDRESS PEER PORT`.
+"""RDS over RDMA (rds_rdma, without rds_tcp).
 
-*ping* is rds-ping: a message to port 0, which the peer's kernel answers (rds(7)).
+`rds.py server ADDRESS PORT`, `rds.py client ADDRESS PEER PORT`, `rds.py ping ADDRESS PEER`.  *ping*
+is rds-ping: a message to port 0, which the peer's kernel answers (rds(7)).
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ def bound(address: str, port: int) -> socket.socket:
     return rds
 
 
-def server(address: str, peer: str, port: int) -> None:
-    with bound(address, port) as rds:
+def server(address: str, port: str) -> None:
+    with bound(address, int(port)) as rds:
         print("listens", flush=True)
         for _ in range(_MESSAGES):
             data, sender = rds.recvfrom(1 << 20)
             rds.sendto(data, sender)
 
 
-def client(address: str, peer: str, port: int) -> None:
+def client(address: str, peer: str, port: str) -> None:
     chance = random.Random(3)
     with bound(address, 0) as rds:
         for number in range(_MESSAGES):
             data = chance.randbytes(_SIZES[number % len(_SIZES)])
-            rds.sendto(data, (peer, port))
+            rds.sendto(data, (peer, int(port)))
             assert rds.recv(1 << 20) == data, f"message {number} is another"
     print(f"{_MESSAGES} messages came back")
 
 
-def ping(address: str, peer: str, port: int) -> None:
+def ping(address: str, peer: str) -> None:
     with bound(address, 0) as rds:
         for _ in range(_MESSAGES):
             rds.sendto(b"", (peer, 0))
@@ -53,5 +54,4 @@ def ping(address: str, peer: str, port: int) -> None:
 
 if __name__ == "__main__":
     subprocess.run(["/sbin/modprobe", "rds_rdma"], check=True)
-    role = {"server": server, "client": client, "ping": ping}[sys.argv[1]]
-    role(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    {"server": server, "client": client, "ping": ping}[sys.argv[1]](*sys.argv[2:])
