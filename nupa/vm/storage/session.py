@@ -32,8 +32,9 @@ _SPARE_MIB = 16  # of the target, beyond what is written: a file system's own
 
 _REMEDIES = {
     "fio": fio.INSTALL_HINT,
-    "rdma": "the program rdma, which makes and shows RDMA devices, is not installed: `apt-get install "
-    "iproute2` (Debian, Ubuntu) or `dnf install iproute` (Fedora, RHEL); or measure without: --over tcp",
+    "rdma": "the program rdma, which makes and shows RDMA devices, is not installed: "
+    "`apt-get install iproute2` (Debian, Ubuntu) or `dnf install iproute` (Fedora, RHEL); or "
+    "measure without: --over tcp",
 }
 
 
