@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system import kernel
+from tests.system.upper import nvme
 
 from .machine import Machine, booted
 from .programs import net_up
@@ -38,12 +38,12 @@ def test_the_link_is_active_beside_nupa_net0(machine: Machine) -> None:
 
 def test_a_disk_over_fabrics_reads_what_was_written(machine: Machine) -> None:
     for host, role in (("host0", "target"), ("host1", "initiator")):
-        machine.plain(host, [sys.executable, kernel.__file__, role], deadline_s=200)
+        machine.plain(host, [sys.executable, nvme.__file__, role], deadline_s=200)
     assert machine.warnings("host0") == machine.warnings("host1") == []
 
 
 def test_unloaded_modules_leave_the_fabric(machine: Machine) -> None:
-    machine.plain("host1", [sys.executable, kernel.__file__, "unload"], deadline_s=200)
+    machine.plain("host1", [sys.executable, nvme.__file__, "unload"], deadline_s=200)
     shown = machine.nupa("show", "--fabric", machine.name).stdout
     assert [line.split()[2] for line in shown.splitlines() if " nupa_core " in line] == ["host0"]
     assert machine.warnings("host1") == []
