@@ -32,6 +32,9 @@ BOOT_S = 120.0
 #: Until a death is known: the most that a user is told (docs/design.md).
 DEATH_S = 2.0
 TICK_S = 0.05
+#: Takes the drop-in libraries and the shim from a command in a guest.
+PLAIN = ("env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH")
+_DEFECTS = ("WARNING:", "BUG:", "Oops:", "blocked for more than")
 _PORTS = itertools.count(20000)
 
 
@@ -117,6 +120,17 @@ class Machine:
             outcome = self.wait(program, deadline_s)
         assert outcome.ok, outcome.describe()
         return outcome
+
+    def plain(
+        self, host: str, command: Sequence[str], *, deadline_s: float = DEADLINE_S
+    ) -> ProgramOutcome:
+        """Runs *command* without the drop-in libraries and the shim: the kernel answers."""
+        return self.run(host, [*PLAIN, *command], deadline_s=deadline_s)
+
+    def warnings(self, host: str) -> list[str]:
+        """Returns the kernel's lines of defects that it has noticed."""
+        log = self.run(host, ["dmesg"]).stdout.splitlines()
+        return [line for line in log if any(word in line for word in _DEFECTS)]
 
     def start(self, host: str, command: Sequence[str]) -> Program:
         """Starts *command* on *host*; it is ended with the machine, or by end()."""

@@ -48,7 +48,7 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_qp_wr = 8192,
 		.device_cap_flags = IB_DEVICE_MEM_MGT_EXTENSIONS | IB_DEVICE_RC_RNR_NAK_GEN |
 				    IB_DEVICE_SYS_IMAGE_GUID,
-		.kernel_cap_flags = 0,
+		.kernel_cap_flags = IBK_ALLOW_USER_UNREG, /* by rdma link delete */
 		.max_send_sge = NUPA_SGE_MAX,
 		.max_recv_sge = NUPA_SGE_MAX,
 		.max_sge_rd = min(NUPA_SGE_MAX, 16u), /* NFS cuts its depth with more */
@@ -56,6 +56,9 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_cqe = 1u << 16,
 		.max_mr = sb->mr_entries,
 		.max_pd = 65536,
+		.max_srq = NUPA_SRQ_MAX,
+		.max_srq_wr = NUPA_SRQ_WR_MAX,
+		.max_srq_sge = NUPA_SGE_MAX,
 		.max_qp_rd_atom = NUPA_RD_ATOMIC_MAX,
 		.max_qp_init_rd_atom = NUPA_RD_ATOMIC_MAX,
 		.max_res_rd_atom = sb->qp_entries * NUPA_RD_ATOMIC_MAX,
@@ -156,6 +159,11 @@ static const struct ib_device_ops operations = {
 	.modify_qp = rdma_modify_qp_op,
 	.query_qp = rdma_query_qp_op,
 	.destroy_qp = rdma_destroy_qp_op,
+	.create_srq = rdma_create_srq_op,
+	.modify_srq = rdma_modify_srq_op,
+	.query_srq = rdma_query_srq_op,
+	.destroy_srq = rdma_destroy_srq_op,
+	.post_srq_recv = rdma_post_srq_recv_op,
 	.post_send = rdma_post_send_op,
 	.post_recv = rdma_post_recv_op,
 	.get_dma_mr = rdma_dma_mr_op,
@@ -232,6 +240,7 @@ static void asynchronous(const struct ibv_async_event *from)
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
 		event_of_qp(from);
 		break;
+	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
 		event_of_srq(from);
 		break;

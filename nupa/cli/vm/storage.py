@@ -18,6 +18,7 @@ _EPILOG = """\
 Boots two guests.  host0 serves a disk or a file system in its memory, by the kernel's own target;
 host1 uses it by the kernel's own initiator.  fio writes blocks of all sizes, reads them and
 compares their CRC; then it measures.  All of it is done over one transport after another:
+  nupa    RDMA by NUPA's kernel modules, which are built for it
   rxe     RDMA by the kernel's rdma_rxe (soft-RoCE), over nupa_net0
   tcp     TCP over nupa_net0
   virtio  TCP over virtio-net
@@ -27,7 +28,7 @@ Exit code: 0 if all was verified and measured, 1 if a transport failed, 2 if a p
 
 examples:
   nupa vm storage nvme
-  nupa vm storage nfs --over rxe,tcp --seconds 5
+  nupa vm storage nfs --over nupa,tcp --seconds 5
   nupa vm storage iser --json | jq '.results[] | {transport, direction, block_bytes, bytes_per_s}'
 """
 _MIB = 1 << 20
@@ -116,7 +117,7 @@ def _measure(plan: StoragePlan, args: argparse.Namespace) -> StorageReport:
     up = machine.up(
         name,
         changed(MachineTopology(), kind=args.kind),
-        lambda: boot.prepare(args.qemu, say, plan.modules),
+        lambda: boot.prepare(args.qemu, say, plan.modules, nupa_modules=plan.nupa_modules),
         say,
         timeout_s=args.timeout,
     )

@@ -40,7 +40,10 @@ USERS = (
     "ib_isert",
     "ib_srp",
     "ib_srpt",
-    "smc",
+    "sd_mod",
+    "crc32c_generic",
+    "smc_diag",
+    "9pnet_rdma",
     "rds_rdma",
 )
 

@@ -32,8 +32,9 @@ _SPARE_MIB = 16  # of the target, beyond what is written: a file system's own
 
 _REMEDIES = {
     "fio": fio.INSTALL_HINT,
-    "rdma": "the program rdma, which makes soft-RoCE, is not installed: `apt-get install iproute2` "
-    "(Debian, Ubuntu) or `dnf install iproute` (Fedora, RHEL); or measure without: --over tcp",
+    "rdma": "the program rdma, which makes and shows RDMA devices, is not installed: "
+    "`apt-get install iproute2` (Debian, Ubuntu) or `dnf install iproute` (Fedora, RHEL); or "
+    "measure without: --over tcp",
 }
 
 
@@ -52,6 +53,10 @@ class StoragePlan:
         named = [*self.protocol.target, *self.protocol.initiator]
         named += [module for transport in self.transports for module in transport.modules]
         return tuple(dict.fromkeys(named))
+
+    @property
+    def nupa_modules(self) -> bool:
+        return any(transport.nupa_modules for transport in self.transports)
 
     @property
     def steps(self) -> int:

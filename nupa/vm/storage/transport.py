@@ -21,6 +21,7 @@ class StorageTransport:
     rdma: bool
     network: Network  #: whose addresses both ends use
     modules: tuple[str, ...] = ()
+    nupa_modules: bool = False  #: NUPA's own are in the guests
     programs: tuple[str, ...] = ()
     make: tuple[str, ...] = ()  #: a command that makes the device in a guest; empty: it is there
     remove: tuple[str, ...] = ()
@@ -31,8 +32,22 @@ class StorageTransport:
         return "rdma" if self.rdma else "tcp"
 
 
-#: In the order in which they are measured.  One RDMA device at a time is in a guest.
+#: nupa_rdma makes its device once nupa_net0 is up, in a thread of its own.
+_AWAIT_DEVICE = "until rdma link show nupa_rdma0/1 >/dev/null 2>&1; do sleep 0.05; done"
+
+#: In the order in which they are measured.  One RDMA device at a time is in a guest: the one that
+#: is there from the start comes first.
 TRANSPORTS = (
+    StorageTransport(
+        "nupa",
+        "RDMA by NUPA's kernel modules",
+        rdma=True,
+        network="nupa_net0",
+        nupa_modules=True,
+        programs=("rdma",),
+        make=("sh", "-c", _AWAIT_DEVICE),
+        remove=("rdma", "link", "delete", "nupa_rdma0"),
+    ),
     StorageTransport(
         "rxe",
         "RDMA by the kernel's rdma_rxe, over nupa_net0",

@@ -93,14 +93,15 @@ def test_each_transport_is_set_up_measured_and_taken_down(monkeypatch: pytest.Mo
     assert steps[-1].startswith(f"[{len(steps)}/{len(steps)}]")
     assert guests.words("nvme.sh") == [
         "serve 48 10.0.0.2 192.168.77.2",
-        *("offer rdma 10.0.0.1", "attach rdma 10.0.0.1 10.0.0.2", "detach", "withdraw"),
+        *("offer rdma 10.0.0.1", "attach rdma 10.0.0.1 10.0.0.2", "detach", "withdraw") * 2,
         *("offer tcp 10.0.0.1", "attach tcp 10.0.0.1 10.0.0.2", "detach", "withdraw"),
         *("offer tcp 192.168.77.1", "attach tcp 192.168.77.1 192.168.77.2", "detach", "withdraw"),
         "end",
     ]
     links = [line for line in guests.ran if "rdma link" in line]
-    assert [line.split()[0] for line in links] == ["host0", "host1", "host1", "host0"]
-    assert ["delete" in line for line in links] == [False, False, True, True]
+    assert [line.split()[0] for line in links] == ["host0", "host1", "host1", "host0"] * 2
+    assert ["delete" in line for line in links] == [False, False, True, True] * 2
+    assert ["nupa_rdma0" in line for line in links] == [True] * 4 + [False] * 4
     assert "host0 modprobe nvmet_rdma" in guests.ran
     assert "host1 modprobe nvme_rdma" in guests.ran
     assert "host0 env ISCSI=/there sh" in next(line for line in guests.ran if "serve" in line)
@@ -113,16 +114,17 @@ def test_a_transport_that_fails_is_taken_down_and_does_not_stop_the_next(
     report, _ = run(monkeypatch, guests)
     assert not report.ok
     assert list(report.rates) == ["tcp", "virtio"]
-    assert report.failures[0].startswith("RDMA by the kernel's rdma_rxe")
+    assert report.failures[0].startswith("RDMA by NUPA's kernel modules")
+    assert report.failures[1].startswith("RDMA by the kernel's rdma_rxe")
     assert guests.words("nvme.sh")[3:5] == ["detach", "withdraw"]
-    assert sum("rdma link delete" in line for line in guests.ran) == 2
+    assert sum("rdma link delete" in line for line in guests.ran) == 4
 
 
 def test_a_failure_to_take_down_is_told_beside_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     report, _ = run(monkeypatch, Guests(broken=["attach rdma", "link delete"]))
     said = [failure.partition(": ")[0] for failure in report.failures]
-    rxe = TRANSPORTS[0].what
-    assert said == [f"end of {rxe}", f"end of {rxe}", rxe]
+    rdma = [transport.what for transport in TRANSPORTS if transport.rdma]
+    assert said == [told for what in rdma for told in (f"end of {what}", f"end of {what}", what)]
 
 
 def test_without_a_target_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +137,10 @@ def test_without_a_target_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -
 def test_guests_get_the_modules_of_the_protocol_and_of_its_transports() -> None:
     plan = StoragePlan(NFS, TRANSPORTS, 1, 1.0)
     assert plan.modules == ("nfsd", "rpcrdma", "nfsv4", "rdma_rxe")
-    assert StoragePlan(NFS, TRANSPORTS[1:], 1, 1.0).modules == ("nfsd", "rpcrdma", "nfsv4")
+    assert plan.nupa_modules
+    plan = StoragePlan(NFS, named("tcp,virtio"), 1, 1.0)
+    assert plan.modules == ("nfsd", "rpcrdma", "nfsv4")
+    assert not plan.nupa_modules
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
@@ -150,7 +155,7 @@ def test_each_script_is_one_that_sh_can_parse_and_has_all_steps(protocol: Storag
 def test_transports_are_named_in_any_order_and_measured_in_ours() -> None:
     assert [each.name for each in named("virtio,rxe")] == ["rxe", "virtio"]
     for text in ("", "rxe,", "rocket"):
-        with pytest.raises(LocalError, match="is not a transport: there are rxe, tcp, virtio"):
+        with pytest.raises(LocalError, match="is not a transport: there are nupa, rxe, tcp, v"):
             named(text)
 
 
@@ -166,7 +171,7 @@ def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyP
     assert session.missing(TRANSPORTS) == fio.INSTALL_HINT
     monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == "rdma" else name)
     assert "iproute2" in session.missing(TRANSPORTS)
-    assert session.missing(TRANSPORTS[1:]) == ""
+    assert session.missing(named("tcp,virtio")) == ""
 
 
 def test_the_table_has_a_column_for_each_transport_and_a_dash_for_what_failed(
@@ -174,8 +179,8 @@ def test_the_table_has_a_column_for_each_transport_and_a_dash_for_what_failed(
 ) -> None:
     report, _ = run(monkeypatch, Guests(broken=["attach rdma"]))
     lines = render(report).splitlines()
-    assert lines[0].split() == ["NVMe", "over", "Fabrics", "rxe", "tcp", "virtio"]
-    assert lines[2].split() == ["write", "128KiB", "x", "8", "MB/s", "-", "4.10", "4.10"]
+    assert lines[0].split() == ["NVMe", "over", "Fabrics", "nupa", "rxe", "tcp", "virtio"]
+    assert lines[2].split() == ["write", "128KiB", "x", "8", "MB/s", "-", "-", "4.10", "4.10"]
     assert lines[-1].startswith("NOT all worked (memory cxl, QEMU 11.1.3, Linux 6.12, ")
     assert "tcp: TCP over nupa_net0" in lines
     found = json.loads(json.dumps(report.to_json()))
@@ -183,7 +188,7 @@ def test_the_table_has_a_column_for_each_transport_and_a_dash_for_what_failed(
     assert len(found["results"]) == 2 * len(disk.WORKLOADS)
     assert found["results"][0]["transport"] == "tcp"
     assert found["results"][0]["block_bytes"] == 128 << 10
-    assert [each["name"] for each in found["transports"]] == ["rxe", "tcp", "virtio"]
+    assert [each["name"] for each in found["transports"]] == ["nupa", "rxe", "tcp", "virtio"]
 
 
 class Machine:
