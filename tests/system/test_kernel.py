@@ -52,7 +52,9 @@ def test_a_disk_over_fabrics_reads_what_was_written(machine: Machine) -> None:
 
 def test_unloaded_modules_leave_the_fabric(machine: Machine) -> None:
     words = ["nvme_rdma", "nupa_rdma", "nupa_core"]
-    machine.run("host1", [*PLAIN, sys.executable, kernel.__file__, "unload", *words], deadline_s=200)
+    machine.run(
+        "host1", [*PLAIN, sys.executable, kernel.__file__, "unload", *words], deadline_s=200
+    )
     shown = machine.nupa("show", "--fabric", machine.name).stdout
     assert [line.split()[2] for line in shown.splitlines() if " nupa_core " in line] == ["host0"]
     assert _warnings(machine, "host1") == ""

@@ -125,7 +125,7 @@ def test_an_idle_kernel_attachment_takes_little_of_a_processor(machine: Machine)
 
 def test_hostile_queues_end_their_queue_pair_alone(machine: Machine) -> None:
     """A program writes random indexes and requests into its queues, and the device goes on."""
-    hostile = [*verbs.PLAIN, needs("python3", "python3-pyverbs"), "-P", str(verbs.HOSTILE)]
+    hostile = [*verbs.PLAIN, needs("/usr/bin/python3", "python3-pyverbs"), "-P", str(verbs.HOSTILE)]
     machine.run("host1", [*hostile, "7", "20"], deadline_s=180)
     verbs.pingpong(machine, GUESTS, GUESTS, "ibv_rc_pingpong", "-c")
 
