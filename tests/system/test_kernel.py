@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.system import kernel
 from tests.system.upper import nvme
 
 from .machine import Machine, booted
@@ -43,7 +44,8 @@ def test_a_disk_over_fabrics_reads_what_was_written(machine: Machine) -> None:
 
 
 def test_unloaded_modules_leave_the_fabric(machine: Machine) -> None:
-    machine.plain("host1", [sys.executable, nvme.__file__, "unload"], deadline_s=200)
+    modules = ["nvme_rdma", "nupa_rdma", "nupa_core"]
+    machine.plain("host1", [sys.executable, kernel.__file__, "unload", *modules], deadline_s=200)
     shown = machine.nupa("show", "--fabric", machine.name).stdout
     assert [line.split()[2] for line in shown.splitlines() if " nupa_core " in line] == ["host0"]
     assert machine.warnings("host1") == []

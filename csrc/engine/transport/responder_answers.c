@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Acknowledgements and refusals that the responder owes, and when they are sent. */
+#include "base/reserve.h"
 #include "engine/channel/attention.h"
 #include "engine/transport/responder.h"
 
@@ -126,9 +127,7 @@ static struct nupa_refusal *refusal_of(struct nupa_engine *engine, struct nupa_c
 		if (refusal->src_qpn == src_qpn)
 			return refusal;
 	}
-	refusal = calloc(1, sizeof(*refusal));
-	if (!refusal)
-		abort(); /* a lost refusal would be a hung peer */
+	refusal = nupa_calloc_reserved(sizeof(*refusal)); /* a lost one would be a hung peer */
 	refusal->src_qpn = src_qpn;
 	nupa_list_add(&channel->refusals, &refusal->link);
 	nupa_attention_give(engine, channel);

@@ -20,16 +20,23 @@ static uint64_t timeout_ns(const struct nupa_qp *qp)
 	return ns > TIMEOUT_MIN_NS ? ns : TIMEOUT_MIN_NS;
 }
 
-struct nupa_qp_faults *nupa_qp_faults(struct nupa_qp *qp)
+bool nupa_qp_has_faults(struct nupa_qp *qp)
 {
 	if (qp->faults)
-		return qp->faults;
+		return true;
 	qp->faults = calloc(1, sizeof(*qp->faults));
 	if (!qp->faults)
-		abort(); /* a timer that does not run would be a hung QP */
+		return false;
 	qp->faults->qp = qp;
 	nupa_list_init(&qp->faults->retry_link);
 	nupa_list_init(&qp->faults->stuck_link);
+	return true;
+}
+
+struct nupa_qp_faults *nupa_qp_faults(struct nupa_qp *qp)
+{
+	if (!nupa_qp_has_faults(qp))
+		abort(); /* a timer that does not run would be a hung QP */
 	return qp->faults;
 }
 

@@ -211,6 +211,8 @@ void nupa_retry_progress(struct nupa_qp *qp);
 void nupa_retry_stop(struct nupa_qp *qp);
 /* The QP is reset: nothing of faults is left. */
 void nupa_retry_reset(struct nupa_qp *qp);
+/* Gives it qp->faults, if it has none; false: no memory.  A kernel does so when it makes a QP. */
+bool nupa_qp_has_faults(struct nupa_qp *qp);
 /* qp->faults, which it has from now on. */
 struct nupa_qp_faults *nupa_qp_faults(struct nupa_qp *qp);
 /* The path of this QP has a fault from now on; or none any more. */

@@ -4,12 +4,15 @@
  */
 #include "kernel/core/core.h"
 #include "engine/queue/queue.h"
+#include "engine/transport/transport.h"
 #include "segment/gid.h"
 #include "segment/slot/slot.h"
 
 #include <linux/export.h>
 
 EXPORT_SYMBOL_GPL(nupa_errno);
+EXPORT_SYMBOL_GPL(nupa_kernel_halted);
+EXPORT_SYMBOL_GPL(nupa_qp_has_faults);
 EXPORT_SYMBOL_GPL(nupa_kernel_channel);
 EXPORT_SYMBOL_GPL(nupa_kernel_cq_forget);
 EXPORT_SYMBOL_GPL(nupa_kernel_reg_all);

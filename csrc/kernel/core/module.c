@@ -104,7 +104,7 @@ static void leave(void)
 {
 	if (context)
 		nupa_kernel_close(context);
-	if (fabric)
+	if (fabric && !nupa_kernel_halted)
 		nupa_fabric_put(fabric);
 	nupa_kernel_port_forget();
 	nupa_kernel_flush_freed();

@@ -74,6 +74,11 @@ void nupa_kernel_close(struct ibv_context *ibv)
 	struct nupa_context *context = container_of(ibv, struct nupa_context, ibv.context);
 	struct nupa_engine *engine = context->engine;
 
+	if (nupa_load_acquire(&nupa_kernel_halted)) { /* all of it is left */
+		nupa_port_stop(engine);
+		nupa_kernel_events_flush();
+		return;
+	}
 	nupa_engine_lock(engine);
 	nupa_list_del(&context->link);
 	context->closed = true;

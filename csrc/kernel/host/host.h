@@ -15,6 +15,10 @@ void nupa_kernel_flush_freed(void); /* waits until what was freed in atomic cont
 
 /* port.c: the thread has to be there before an engine is, as its pid is the attachment's. */
 int nupa_kernel_port_prepare(void); /* 0 or -errno */
+/* This kernel stood still for so long that others declared it dead: the slot is not ours, and the
+ * engine must not run any more, as there is no private copy of the memory to go on with.  What it
+ * has stays allocated.  Set with the engine's lock. */
+extern bool nupa_kernel_halted;
 void nupa_kernel_port_forget(void);
 
 /* events.c: a completion queue that was armed has a completion; an asynchronous event.  Both are

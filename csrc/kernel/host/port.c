@@ -4,24 +4,29 @@
  * engine, and a heartbeat.  No peer rings it, so it polls: often after traffic, and less often the
  * longer there is none.
  */
+#include "base/reserve.h"
 #include "kernel/host/host.h"
 #include "engine/attachment/attachment.h"
 #include "engine/cm/hooks.h"
 #include "engine/core/wake.h"
+#include "engine/queue/queue.h"
 
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
 #include <linux/sched.h>
+#include <uapi/linux/sched/types.h>
 #include <linux/workqueue.h>
 
 #define SPIN_NS 20000u
 #define NAP_MIN_NS 50000u
 #define NAP_MAX_NS 10000000u
 #define SLACK_NS 5000u
+#define SLICE_NS 100000u
 
 struct nupa_engine *nupa_engines;
 uint32_t nupa_engines_readers;
+bool nupa_kernel_halted;
 
 static struct {
 	struct task_struct *thread;
@@ -101,9 +106,13 @@ static void run(struct nupa_engine *engine)
 {
 	uint64_t spin_until_ns = 0, nap_ns = NAP_MIN_NS, now_ns;
 
-	while (!nupa_load_acquire(&engine->stop)) {
+	while (!nupa_load_acquire(&engine->stop) && !nupa_load_acquire(&nupa_kernel_halted)) {
 		uint32_t handled;
 
+		if (nupa_reserve_fill()) {
+			cond_resched();
+			continue;
+		}
 		run_cm(engine);
 		nupa_engine_lock(engine);
 		handled = nupa_engine_progress(engine);
@@ -141,10 +150,18 @@ static int port_thread(void *unused)
 
 int nupa_kernel_port_prepare(void)
 {
+	/* A short slice: a program that polls does not keep it from running when its nap is over.
+	 */
+	const struct sched_attr attr = {
+		.size = sizeof(attr),
+		.sched_policy = SCHED_NORMAL,
+		.sched_runtime = SLICE_NS,
+	};
 	struct task_struct *thread = kthread_run(port_thread, NULL, "nupa-port");
 
 	if (IS_ERR(thread))
 		return PTR_ERR(thread);
+	sched_setattr_nocheck(thread, &attr);
 	port.thread = get_task_struct(thread);
 	return 0;
 }
@@ -156,6 +173,7 @@ void nupa_kernel_port_forget(void)
 	kthread_stop(port.thread);
 	put_task_struct(port.thread);
 	port.thread = NULL;
+	nupa_reserve_free();
 }
 
 /* --- the heartbeat --------------------------------------------------------------------- */
@@ -174,21 +192,35 @@ static bool neighbour_ended(struct nupa_engine *engine)
 	return ended;
 }
 
+static void stand_down(struct nupa_engine *engine)
+{
+	const struct ibv_async_event event = { .event_type = IBV_EVENT_DEVICE_FATAL };
+
+	nupa_hint("this kernel stood still for so long that others declared it dead: load the "
+		  "modules again");
+	nupa_engine_lock(engine);
+	nupa_store_release(&nupa_kernel_halted, true);
+	for (struct nupa_list *at = engine->contexts.next; at != &engine->contexts; at = at->next)
+		nupa_event_raise(container_of(at, struct nupa_context, link), &event);
+	nupa_engine_unlock(engine);
+	wake_up_process(port.thread);
+}
+
 static void beat(struct work_struct *work)
 {
 	struct nupa_engine *engine = port.engine;
 	struct nupa_slot *slot = engine->slot;
 	bool ended;
 
-	if (nupa_slot_claim(slot) != engine->claim)
-		nupa_store_release(&engine->fenced, true);
-	else
-		nupa_store_release(&slot->heartbeat, nupa_load_relaxed(&slot->heartbeat) + 1);
+	if (nupa_slot_claim(slot) != engine->claim) {
+		stand_down(engine);
+		return;
+	}
+	nupa_store_release(&slot->heartbeat, nupa_load_relaxed(&slot->heartbeat) + 1);
 	nupa_engine_lock(engine);
 	ended = neighbour_ended(engine);
 	nupa_engine_unlock(engine);
-	if (nupa_beat_look(engine->fabric, nupa_clock_ns()) || ended ||
-	    nupa_load_relaxed(&engine->fenced)) {
+	if (nupa_beat_look(engine->fabric, nupa_clock_ns()) || ended) {
 		nupa_store_release(&engine->deaths, true);
 		nupa_port_wake(engine);
 	}

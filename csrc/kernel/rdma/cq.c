@@ -12,6 +12,8 @@ int rdma_create_cq_op(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
 	struct rdma_cq *cq = cq_of(ib);
 	int error;
 
+	if (rdma_is_halted())
+		return -EIO;
 	if (attr->flags || !attr->cqe || attr->cqe > ib->device->attrs.max_cqe)
 		return attr->flags ? -EOPNOTSUPP : -EINVAL;
 	cq->own =
@@ -31,7 +33,7 @@ int rdma_destroy_cq_op(struct ib_cq *ib, struct ib_udata *udata)
 	int error;
 
 	nupa_kernel_cq_forget(cq->own);
-	error = -nupa_destroy_cq(cq->own);
+	error = rdma_is_halted() ? 0 : -nupa_destroy_cq(cq->own);
 	if (!error)
 		user_cq_free(cq);
 	return error;
@@ -81,7 +83,7 @@ int rdma_poll_cq_op(struct ib_cq *ib, int n, struct ib_wc *wc)
 	struct ibv_wc found[16];
 	int got = 0;
 
-	while (got < n) {
+	while (got < n && !rdma_is_halted()) {
 		const int room = min_t(int, n - got, ARRAY_SIZE(found));
 		const int more = nupa_poll_cq(cq_of(ib)->own, room, found);
 
@@ -103,6 +105,8 @@ int rdma_req_notify_op(struct ib_cq *ib, enum ib_cq_notify_flags flags)
 	struct ibv_cq *own = cq_of(ib)->own;
 	const struct nupa_cq *cq = container_of(own, struct nupa_cq, ibv);
 
+	if (rdma_is_halted())
+		return -EIO;
 	nupa_req_notify_cq(own, (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED);
 	return flags & IB_CQ_REPORT_MISSED_EVENTS &&
 	       nupa_load_relaxed(&cq->head) != nupa_load_relaxed(&cq->tail);

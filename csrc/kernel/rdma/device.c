@@ -79,7 +79,8 @@ static int query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	const struct nupa_engine *engine = engine_of(ib);
 	const struct nupa_fabric *fabric = engine->fabric;
 	const struct net_device *beside = device_of(ib)->netdev;
-	const bool up = nupa_load_relaxed(&fabric->ports[fabric->hosts[engine->host].port].state) ==
+	const bool up = !rdma_is_halted() &&
+			nupa_load_relaxed(&fabric->ports[fabric->hosts[engine->host].port].state) ==
 			    NUPA_PORT_ACTIVE &&
 			netif_running(beside) && netif_carrier_ok(beside);
 
@@ -277,6 +278,9 @@ static int register_device(const char *name, struct net_device *beside)
 	device->ib.phys_port_cnt = 1;
 	device->ib.num_comp_vectors = 1;
 	device->ib.node_guid = (__force __be64)nupa_host_guid_be(engine->fabric, engine->host);
+	/* What the provider asks for by a call: doorbells and notifications. */
+	device->ib.uverbs_cmd_mask |=
+	    BIT_ULL(IB_USER_VERBS_CMD_POST_SEND) | BIT_ULL(IB_USER_VERBS_CMD_REQ_NOTIFY_CQ);
 	strscpy(device->ib.node_desc, "nupa", sizeof(device->ib.node_desc));
 	ib_set_device_ops(&device->ib, &operations);
 	nupa_core_set_user(&user);

@@ -15,12 +15,16 @@ int rdma_alloc_pd_op(struct ib_pd *ib, struct ib_udata *udata)
 {
 	struct rdma_pd *pd = container_of(ib, struct rdma_pd, ib);
 
+	if (rdma_is_halted())
+		return -EIO;
 	pd->own = nupa_alloc_pd(device_of(ib->device)->context);
 	return pd->own ? 0 : why();
 }
 
 int rdma_dealloc_pd_op(struct ib_pd *ib, struct ib_udata *udata)
 {
+	if (rdma_is_halted())
+		return 0;
 	return -nupa_dealloc_pd(container_of(ib, struct rdma_pd, ib)->own);
 }
 
@@ -44,8 +48,11 @@ static struct ib_mr *region(struct rdma_mr *mr, struct ibv_mr *own)
 /* All of the kernel's memory, where addresses are what they are (virt_dma). */
 struct ib_mr *rdma_dma_mr_op(struct ib_pd *ib, int access)
 {
-	struct rdma_mr *mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	struct rdma_mr *mr;
 
+	if (rdma_is_halted())
+		return ERR_PTR(-EIO);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
 	return region(
 	    mr, mr ? nupa_kernel_reg_all(container_of(ib, struct rdma_pd, ib)->own, access) : NULL);
 }
@@ -55,6 +62,8 @@ struct ib_mr *rdma_alloc_mr_op(struct ib_pd *ib, enum ib_mr_type type, u32 max)
 	struct rdma_mr *mr;
 	int error;
 
+	if (rdma_is_halted())
+		return ERR_PTR(-EIO);
 	if (type != IB_MR_TYPE_MEM_REG)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!max || max > ib->device->attrs.max_fast_reg_page_list_len)
@@ -102,7 +111,7 @@ int rdma_map_mr_op(struct ib_mr *ib, struct scatterlist *list, int n, unsigned i
 int rdma_dereg_mr_op(struct ib_mr *ib, struct ib_udata *udata)
 {
 	struct rdma_mr *mr = mr_of(ib);
-	int error = nupa_dereg_mr(mr->own);
+	int error = rdma_is_halted() ? 0 : nupa_dereg_mr(mr->own);
 
 	if (error)
 		return -error;
@@ -151,6 +160,8 @@ int rdma_create_ah_op(struct ib_ah *ib, struct rdma_ah_init_attr *init, struct i
 	struct ibv_ah_attr attr;
 	int error = rdma_address(device_of(ib->device), init->ah_attr, &attr, &ah->host);
 
+	if (rdma_is_halted())
+		return -EIO;
 	if (error)
 		return error;
 	ah->gid_index = attr.grh.sgid_index;
@@ -163,5 +174,5 @@ int rdma_destroy_ah_op(struct ib_ah *ib, u32 flags)
 	struct rdma_ah *ah = container_of(ib, struct rdma_ah, ib);
 
 	user_forget_ah(ah);
-	return -nupa_destroy_ah(ah->own);
+	return rdma_is_halted() ? 0 : -nupa_destroy_ah(ah->own);
 }

@@ -93,6 +93,10 @@ int rdma_post_send_op(struct ib_qp *ib, const struct ib_send_wr *wr, const struc
 {
 	int error = 0;
 
+	if (rdma_is_halted()) {
+		*bad = wr;
+		return -EIO;
+	}
 	if (qp_of(ib)->user)
 		return user_post_send(qp_of(ib));
 	for (; wr; wr = wr->next) {
@@ -111,6 +115,10 @@ int rdma_post_send_op(struct ib_qp *ib, const struct ib_send_wr *wr, const struc
 
 int rdma_post_recv_op(struct ib_qp *ib, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad)
 {
+	if (rdma_is_halted()) {
+		*bad = wr;
+		return -EIO;
+	}
 	for (; wr; wr = wr->next) {
 		struct ibv_recv_wr own = rdma_recv_wr(wr), *refused;
 		int error = -nupa_post_recv(qp_of(ib)->own, &own, &refused);

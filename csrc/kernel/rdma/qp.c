@@ -2,6 +2,7 @@
 /*
  * Queue pairs.  QP 1 is one of the engine's UD; its number stands in the slot, where others find it.
  */
+#include "engine/transport/transport.h"
 #include "kernel/rdma/user/user.h"
 
 #include <linux/log2.h>
@@ -50,6 +51,8 @@ int rdma_create_qp_op(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_
 	};
 	int error = type_of(init, &own.qp_type);
 
+	if (rdma_is_halted())
+		return -EIO;
 	if (error || init->create_flags)
 		return -EOPNOTSUPP;
 	if (max(init->cap.max_send_wr, init->cap.max_recv_wr) > ib->device->attrs.max_qp_wr)
@@ -63,6 +66,10 @@ int rdma_create_qp_op(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_
 	qp->own = nupa_create_qp(container_of(ib->pd, struct rdma_pd, ib)->own, &own);
 	if (!qp->own)
 		return why();
+	if (!nupa_qp_has_faults(container_of(qp->own, struct nupa_qp, ibv))) {
+		nupa_destroy_qp(qp->own);
+		return -ENOMEM;
+	}
 	init->cap.max_inline_data = own.cap.max_inline_data;
 	error = udata ? user_qp_init(qp, init, udata) : 0;
 	if (error) {
@@ -107,6 +114,8 @@ int rdma_modify_qp_op(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struc
 	uint32_t host;
 	int error;
 
+	if (rdma_is_halted())
+		return -EIO;
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
 	/* A path of its own to fall back to is none of RoCE's. */
@@ -173,9 +182,9 @@ int rdma_destroy_qp_op(struct ib_qp *ib, struct ib_udata *udata)
 {
 	int error;
 
-	if (ib->qp_type == IB_QPT_GSI)
+	if (ib->qp_type == IB_QPT_GSI && !rdma_is_halted())
 		publish_gsi(ib, NUPA_GSI_NONE);
-	error = -nupa_destroy_qp(qp_of(ib)->own);
+	error = rdma_is_halted() ? 0 : -nupa_destroy_qp(qp_of(ib)->own);
 	if (!error)
 		user_qp_free(qp_of(ib));
 	return error;

@@ -98,6 +98,12 @@ static inline int why(void)
 	return nupa_errno > 0 ? -nupa_errno : -ENOMEM;
 }
 
+/* Nothing of the engine may be called any more.  Objects are given up as they are. */
+static inline bool rdma_is_halted(void)
+{
+	return nupa_load_acquire(&nupa_kernel_halted);
+}
+
 /* A receive of the kernel as one of the engine's. */
 static inline struct ibv_recv_wr rdma_recv_wr(const struct ib_recv_wr *wr)
 {

@@ -16,6 +16,8 @@ int rdma_create_srq_op(struct ib_srq *ib, struct ib_srq_init_attr *init, struct 
 	};
 	int error;
 
+	if (rdma_is_halted())
+		return -EIO;
 	if (init->srq_type != IB_SRQT_BASIC)
 		return -EOPNOTSUPP;
 	if (!init->attr.max_wr || init->attr.max_wr > NUPA_SRQ_WR_MAX)
@@ -34,6 +36,8 @@ int rdma_modify_srq_op(struct ib_srq *ib, struct ib_srq_attr *attr, enum ib_srq_
 {
 	struct ibv_srq_attr own = { .max_wr = attr->max_wr, .srq_limit = attr->srq_limit };
 
+	if (rdma_is_halted())
+		return -EIO;
 	if (srq_of(ib)->user)
 		return user_srq_modify(srq_of(ib), attr, mask, udata);
 	return -nupa_modify_srq(srq_of(ib)->own, &own, mask);
@@ -57,7 +61,7 @@ int rdma_query_srq_op(struct ib_srq *ib, struct ib_srq_attr *attr)
 
 int rdma_destroy_srq_op(struct ib_srq *ib, struct ib_udata *udata)
 {
-	int error = -nupa_destroy_srq(srq_of(ib)->own);
+	int error = rdma_is_halted() ? 0 : -nupa_destroy_srq(srq_of(ib)->own);
 
 	if (!error)
 		user_srq_free(srq_of(ib));
@@ -67,6 +71,10 @@ int rdma_destroy_srq_op(struct ib_srq *ib, struct ib_udata *udata)
 int rdma_post_srq_recv_op(struct ib_srq *ib, const struct ib_recv_wr *wr,
 			  const struct ib_recv_wr **bad)
 {
+	if (rdma_is_halted()) {
+		*bad = wr;
+		return -EIO;
+	}
 	for (; wr; wr = wr->next) {
 		struct ibv_recv_wr own = rdma_recv_wr(wr), *refused;
 		int error = -nupa_post_srq_recv(srq_of(ib)->own, &own, &refused);

@@ -76,6 +76,7 @@ NOT_RUN = {
     ("docs/storage.md", "nupa vm storage nvme"): "tests/system/test_storage.py: it needs guests",
     ("docs/storage.md", "nupa demo storage"): "tests/ecosystem/test_storage.py",
     ("docs/kernel.md", "nupa vm up"): "tests/system/test_kernel.py",
+    ("docs/kernel.md", "ibv_devinfo"): "tests/system/test_kernel_verbs.py",
     ("docs/vm.md", "nupa vm up"): "it needs guests",
     ("docs/vm.md", "ib_send_lat -R"): "it needs guests",
 }

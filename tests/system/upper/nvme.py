@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import mmap
 import os
@@ -14,37 +13,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[3]))
+from tests.system.kernel import insert, load, unload
+
 ADDRESS, PORT, NQN = "10.0.0.1", "4420", "nupa"
 _NVMET = Path("/sys/kernel/config/nvmet")
 _BYTES, _STEP = 8 << 20, 128 << 10
 _DEADLINE_S = 30.0
 _RECONNECT_S = 600.0  # another guest boots meanwhile
-_DELETE_MODULE, _FINIT_MODULE = 176, 313  # of x86-64
 #: An I/O error comes 2 s after the loss of the target, and connecting goes on without end.
 _PATIENCE = "reconnect_delay=1,fast_io_fail_tmo=2,ctrl_loss_tmo=-1,keep_alive_tmo=5"
-
-
-def load(*names: str) -> None:
-    for name in names:
-        subprocess.run(["/sbin/modprobe", name], check=True)
-
-
-def _system_call(number: int, *arguments: object) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall(number, *arguments):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(arguments))
-
-
-def _delete(name: str) -> None:
-    _system_call(_DELETE_MODULE, name.encode(), os.O_NONBLOCK)
 
 
 def _load_target() -> None:
     """Loads it as one that takes its requests by shared receive queues; modprobe has no words."""
     load("brd", "nvmet_rdma")
-    _delete("nvmet_rdma")
-    with Path("/run/nupa/nvmet_rdma.ko").open("rb") as file:
-        _system_call(_FINIT_MODULE, file.fileno(), b"use_srq=1", 0)
+    unload("nvmet_rdma")
+    insert("/run/nupa", "nvmet_rdma", "use_srq=1")
 
 
 def target() -> None:
@@ -128,12 +113,6 @@ def survivor() -> None:
     (controller / "delete_controller").write_text("1")
 
 
-def unload() -> None:
-    """Takes the modules out, users first (delete_module(2))."""
-    for name in ("nvme_rdma", "nupa_rdma", "nupa_core"):
-        _delete(name)
-
-
 if __name__ == "__main__":
-    roles = {"target": target, "initiator": initiator, "survivor": survivor, "unload": unload}
+    roles = {"target": target, "initiator": initiator, "survivor": survivor}
     roles[sys.argv[1]]()

@@ -53,6 +53,8 @@ struct ib_mr *user_reg_mr_op(struct ib_pd *ib, u64 start, u64 length, u64 iova, 
 	struct rdma_mr *mr;
 	int error;
 
+	if (rdma_is_halted())
+		return ERR_PTR(-EIO);
 	if (access & ~ACCESS)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (iova + length < iova || length >> NUPA_PAGED_OFFSET_BITS)

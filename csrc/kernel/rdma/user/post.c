@@ -110,14 +110,17 @@ int user_post_send(struct rdma_qp *qp)
 {
 	struct user_qp *user = qp->user;
 	struct nupa_qp *own = container_of(qp->own, struct nupa_qp, ibv);
-	const void *from;
+	uint32_t left;
 	int error = 0;
 
 	spin_lock(&user->lock);
+	left =
+	    user_queue_waiting(user->sq); /* not what is posted meanwhile, or it might never end */
 	if (READ_ONCE(own->state) < IBV_QPS_RTS)
 		error = -EINVAL;
-	while (!error && (from = user_queue_next(user->sq))) {
-		memcpy(user->wqe, from, (size_t)1 << user->sq->element_bits);
+	for (; left && !error; left--) {
+		memcpy(user->wqe, user_queue_entry(user->sq, user->sq->index),
+		       (size_t)1 << user->sq->element_bits);
 		user_queue_taken(user->sq);
 		error = post(qp);
 		if (error == -ENOMEM) { /* no provider goes that far */

@@ -22,6 +22,17 @@ static void look_at_limit(struct user_rq *rq)
 	nupa_event_raise(container_of(own->context, struct nupa_context, ibv.context), &event);
 }
 
+/* Once more receives come than there were when the QP went into error, the flush ends. */
+static bool flush_is_over(struct user_rq *rq, const struct nupa_qp *qp)
+{
+	if (qp->state != IBV_QPS_ERR)
+		return rq->flushes = false;
+	if (!rq->flushes)
+		rq->left = user_queue_waiting(rq->queue);
+	rq->flushes = true;
+	return !rq->left || !rq->left--;
+}
+
 static bool take(struct nupa_rq_source *source, struct nupa_rq *to)
 {
 	struct user_rq *rq = container_of(source, struct user_rq, source);
@@ -29,7 +40,7 @@ static bool take(struct nupa_rq_source *source, struct nupa_rq *to)
 	struct ibv_sge sge[NUPA_SGE_MAX];
 	struct ibv_recv_wr wr = { .sg_list = sge };
 
-	if (!from)
+	if (!from || (!rq->srq && flush_is_over(rq, container_of(to, struct nupa_qp, rq))))
 		return false;
 	wr.wr_id = READ_ONCE(from->wr_id);
 	wr.num_sge = READ_ONCE(from->dma.num_sge);

@@ -44,7 +44,7 @@ static inline const void *user_queue_next(const struct user_queue *queue)
 /* Requests that are waiting, at most what there is room for. */
 static inline uint32_t user_queue_waiting(const struct user_queue *queue)
 {
-	return (READ_ONCE(queue->shared->producer_index) - queue->index) & queue->mask;
+	return (smp_load_acquire(&queue->shared->producer_index) - queue->index) & queue->mask;
 }
 
 /* It is copied. */
@@ -92,6 +92,8 @@ struct user_rq {
 	struct ib_srq *srq;       /* or NULL */
 	uint32_t max_wr, max_sge; /* as the process was told */
 	uint32_t limit;           /* SRQ; 0: not armed */
+	bool flushes; /* the QP is in error: `left` are flushed, and none posted later */
+	uint32_t left;
 };
 
 struct user_qp {

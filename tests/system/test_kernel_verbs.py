@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The kernel's device in two guests, used by programs with rdma-core's own libraries."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from nupa.vm.boot import cache
+from tests.programs.needs import needs
+
+from . import programs, verbs
+from .machine import Machine, booted, new_port
+
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(1800)]
+
+#: The most of a processor that nupa-port may use where nothing happens.
+IDLE_MAX = 0.02
+GUESTS = ("host0", "host1")
+#: Hosts, and those of them whose programs have the kernel's device.
+WAYS = {
+    "between kernels": (GUESTS, GUESTS),
+    "from drop-in libraries": (("host0", "host1"), ("host0",)),
+    "to drop-in libraries": (("host0", "host1"), ("host1",)),
+    "from this machine": (("host0", "host2"), ("host0",)),
+    "to this machine": (("host2", "host1"), ("host1",)),
+}
+PERFTEST = [
+    ("ib_send_bw", "-s", "8192"),
+    ("ib_write_bw", "-s", "65536"),
+    ("ib_read_lat", "-s", "4096"),
+    ("ib_atomic_lat",),
+]
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with booted(2, "cxl", "--modules") as machine:
+        programs.net_up(machine, *machine.hosts, machine.here)
+        for host in machine.hosts:
+            verbs.run(machine, host, "load", "ib_uverbs", "rdma_ucm")
+        yield machine
+
+
+def _modules() -> str:
+    """Returns the folder that the guests' modules came from."""
+    built = cache.folder().glob("modules-*")
+    return str(max(built, key=lambda path: path.stat().st_mtime))
+
+
+def _attached(machine: Machine) -> list[str]:
+    """Returns the hosts whose kernels are attached."""
+    shown = machine.nupa("show", "--fabric", machine.name).stdout
+    return [line.split()[2] for line in shown.splitlines() if " nupa_core " in line]
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings(machine: Machine) -> Iterator[None]:
+    yield
+    assert [verbs.warnings(machine, host) for host in machine.hosts] == ["", ""]
+
+
+def test_ibv_devinfo_lists_the_kernels_device(machine: Machine) -> None:
+    shown = machine.run("host0", [*verbs.PLAIN, needs("ibv_devinfo", "ibverbs-utils")]).stdout
+    assert re.search(r"hca_id:\s+nupa_rdma0\n(.|\n)*state:\s+PORT_ACTIVE", shown)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ibv_rc_pingpong", "-c"),
+        ("ibv_rc_pingpong", "-c", "-e"),
+        ("ibv_uc_pingpong", "-c"),
+        ("ibv_ud_pingpong", "-c"),
+        ("ibv_srq_pingpong",),
+    ],
+    ids=" ".join,
+)
+def test_examples_of_libibverbs_run_between_kernels(
+    machine: Machine, command: tuple[str, ...]
+) -> None:
+    verbs.pingpong(machine, GUESTS, GUESTS, *command)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("command", PERFTEST, ids=" ".join)
+def test_perftest(machine: Machine, command: tuple[str, ...], way: str) -> None:
+    verbs.perftest(machine, *WAYS[way], *command)
+
+
+def test_rping_checks_what_it_reads_and_writes_by_the_kernels_rdma_cm(machine: Machine) -> None:
+    told = verbs.by_rdma_cm(machine, GUESTS, "rping", "-C", "5", "-v", "-V")
+    assert "ping data: rdma-ping-4:" in told.stdout
+
+
+def test_ucmatose_connects_by_the_kernels_rdma_cm(machine: Machine) -> None:
+    told = verbs.by_rdma_cm(machine, GUESTS, "ucmatose", "-c", "2", "-C", "5")
+    assert "return status 0" in told.stdout
+
+
+def test_rdma_lists_objects_of_a_process_and_its_death_frees_them(machine: Machine) -> None:
+    port = new_port()
+    command = [*verbs.PLAIN, needs("ibv_srq_pingpong", "ibverbs-utils"), "-g", "1"]
+    server = machine.start("host0", [*command, "-p", str(port)])
+    machine.until(machine.tcp("host0", port), server)
+    shown = verbs.run(machine, "host0", "resources", "ibv_srq_pingpon")
+    assert {"pd", "cq", "qp", "mr", "srq"} <= set(shown.split())
+    machine.run("host0", ["pkill", "-KILL", "-x", "ibv_srq_pingpon"])
+    machine.end(server)
+    assert verbs.run(machine, "host0", "resources", "ibv_srq_pingpon", "gone") == "\n"
+
+
+def test_rdma_statistic_shows_the_counters(machine: Machine) -> None:
+    shown = machine.run("host0", [*verbs.PLAIN, "rdma", "statistic", "show"]).stdout
+    assert "link nupa_rdma0/1" in shown
+    assert "rcvd_rnr_err" in shown
+
+
+def test_an_idle_kernel_attachment_takes_little_of_a_processor(machine: Machine) -> None:
+    assert float(verbs.run(machine, "host1", "idle")) < IDLE_MAX
+
+
+def test_hostile_queues_end_their_queue_pair_alone(machine: Machine) -> None:
+    """A program writes random indexes and requests into its queues, and the device goes on."""
+    hostile = [*verbs.PLAIN, needs("/usr/bin/python3", "python3-pyverbs"), "-P", str(verbs.HOSTILE)]
+    machine.run("host1", [*hostile, "7", "20"], deadline_s=180)
+    verbs.pingpong(machine, GUESTS, GUESTS, "ibv_rc_pingpong", "-c")
+
+
+@pytest.mark.long
+def test_a_kernel_that_stood_still_attaches_again_by_loading_the_modules(
+    machine: Machine,
+) -> None:
+    meanwhile = machine.start("host0", ["sleep", "600"])
+    machine.signal("host1", signal.SIGSTOP)
+    try:
+        machine.until(lambda: _attached(machine) == ["host0"], meanwhile)
+    finally:
+        machine.signal("host1", signal.SIGCONT)
+        machine.end(meanwhile)
+    verbs.run(machine, "host1", "cycle", "1", _modules())
+    verbs.pingpong(machine, GUESTS, GUESTS, "ibv_rc_pingpong", "-c")
+
+
+@pytest.mark.long
+def test_fifty_times_load_traffic_and_unload(machine: Machine) -> None:
+    verbs.run(machine, "host1", "cycle", "50", _modules())

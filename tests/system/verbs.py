@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs of rdma-core and perftest on the kernel's own device, by unmodified libraries."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from nupa.programs.pair import ProgramOutcome
+from tests.programs.needs import needs
+
+from . import kernel, programs
+from .machine import Machine, new_port
+
+#: Without the drop-in libraries and the shim.
+PLAIN = ("env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH")
+HOSTILE = Path(__file__).with_name("hostile.py")
+ROUNDS = 50
+_DEADLINE_S = 180.0
+#: Of nupa_net0's IPv4 address, on the kernel's device and on ours.
+_GID = "1"
+
+
+def run(machine: Machine, host: str, role: str, *arguments: str) -> str:
+    """Runs a role of kernel.py; returns what it prints."""
+    words = [*PLAIN, sys.executable, kernel.__file__, role, *arguments]
+    return machine.run(host, words, deadline_s=2 * _DEADLINE_S).stdout
+
+
+def warnings(machine: Machine, host: str) -> str:
+    """Returns lines of the kernel's log that tell of a defect."""
+    log = machine.run(host, ["dmesg"]).stdout
+    return "\n".join(line for line in log.splitlines() if re.search("WARNING|BUG|Oops", line))
+
+
+def pair(
+    machine: Machine, hosts: Sequence[str], command: Sequence[str], plain: Collection[str]
+) -> tuple[ProgramOutcome, ProgramOutcome]:
+    """Runs *command* on two *hosts*, server first, which meet by TCP on nupa_net0.
+
+    Hosts of *plain* have the kernel's device, the others the drop-in libraries.
+    """
+    port = new_port()
+    server, client = (
+        [*(PLAIN if host in plain else ()), *machine.on_net(host, [*command, "-p", str(port)])]
+        for host in hosts
+    )
+    return machine.talk(
+        (hosts[0], server),
+        (hosts[1], [*client, programs.address(hosts[0])]),
+        machine.tcp(hosts[0], port),
+        deadline_s=_DEADLINE_S,
+    )
+
+
+def perftest(
+    machine: Machine, hosts: Sequence[str], plain: Collection[str], name: str, *options: str
+) -> None:
+    command = [needs(name, "perftest"), "-F", "-n", str(ROUNDS), "-x", _GID, *options]
+    _, told = pair(machine, hosts, command, plain)
+    assert re.search(rf"^ *\d+ +{ROUNDS} +[\d.]+ ", told.stdout, re.MULTILINE), told.describe()
+
+
+def pingpong(
+    machine: Machine, hosts: Sequence[str], plain: Collection[str], name: str, *options: str
+) -> None:
+    command = [needs(name, "ibverbs-utils"), "-g", _GID, "-n", str(ROUNDS), *options]
+    for told in pair(machine, hosts, command, plain):
+        assert f"{ROUNDS} iters in" in told.stdout, told.describe()
+
+
+def by_rdma_cm(machine: Machine, hosts: Sequence[str], name: str, *options: str) -> ProgramOutcome:
+    """Runs rping or ucmatose by the kernels' connection managers; returns the client's end."""
+    port, at = new_port(), programs.address(hosts[0])
+    binary = needs(name, "rdmacm-utils")
+    server, client = {
+        "rping": (["-s", "-a", at], ["-c", "-a", at]),
+        "ucmatose": (["-b", at], ["-s", at]),
+    }[name]
+    command = [*PLAIN, binary, "-p", str(port), *options]
+
+    def listens() -> bool:
+        shown = machine.run(hosts[0], [*PLAIN, "rdma", "resource", "show", "cm_id"]).stdout
+        return any("state LISTEN" in line and f":{port}" in line for line in shown.splitlines())
+
+    _, told = machine.talk(
+        (hosts[0], [*command, *server]),
+        (hosts[1], [*command, *client]),
+        listens,
+        deadline_s=_DEADLINE_S,
+    )
+    return told
