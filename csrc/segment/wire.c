@@ -64,6 +64,15 @@ int nupa_wire_of_host(const struct nupa_fabric *fabric, uint32_t host)
 	return -ENOENT;
 }
 
+bool nupa_wire_is_lost(const struct nupa_fabric *fabric, uint32_t host)
+{
+	bool taken = false;
+
+	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++)
+		taken |= host_of(&fabric->sb->wires[i]) == host;
+	return taken && nupa_wire_of_host(fabric, host) < 0;
+}
+
 bool nupa_wire_remote(const struct nupa_wire_entry *entry, uint8_t gid[16])
 {
 	return read_address(entry, entry->remote, gid);

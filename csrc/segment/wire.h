@@ -12,6 +12,9 @@ bool nupa_wire_kept(const struct nupa_fabric *fabric, const struct nupa_wire_ent
 struct nupa_wire_entry *nupa_wire_at(const struct nupa_fabric *fabric, uint32_t index);
 /* The index of a host's wire, or -ENOENT: it has none, or its keeper is gone. */
 int nupa_wire_of_host(const struct nupa_fabric *fabric, uint32_t host);
+/* Whether a host is a wire's whose keeper is gone: its processes are not to be looked for here, as
+ * the next keeper may be attached before its wire stands. */
+bool nupa_wire_is_lost(const struct nupa_fabric *fabric, uint32_t host);
 /* Its remote and its local address; false: the entry has just changed. */
 bool nupa_wire_remote(const struct nupa_wire_entry *entry, uint8_t gid[16]);
 bool nupa_wire_near(const struct nupa_wire_entry *entry, uint8_t gid[16]);

@@ -18,6 +18,7 @@ import nupa
 
 from .board import Board
 
+LINKS_MAX = 31  #: both ends of each may be in one worker, which has ENDS_MAX (worker/soak.h)
 SOURCES = Path(__file__).with_name("worker")
 
 
@@ -135,6 +136,11 @@ class Worker:
     def usable(self) -> bool:
         """Takes new links."""
         return self.ready and not self.ended_by
+
+    @property
+    def has_room(self) -> bool:
+        """Takes a new link, of which it may have both ends."""
+        return self.usable and len(self.links) < LINKS_MAX
 
     def ran_since(self, ns: int) -> bool:
         """Tells whether it was not stopped at any time since."""

@@ -121,12 +121,14 @@ class Director(Watch):
     # --- links --------------------------------------------------------------------------------
 
     def _make_links(self) -> None:
-        usable = [worker for worker in self._workers.values() if worker.usable]
-        # Otherwise only links would remain that no death ends.
-        mortal = [worker for worker in usable if not worker.role.spared]
-        while mortal and len(self._links) < self._n_links:
+        while len(self._links) < self._n_links:
+            roomy = [worker for worker in self._workers.values() if worker.has_room]
+            # Otherwise only links would remain that no death ends.
+            mortal = [worker for worker in roomy if not worker.role.spared]
+            if not mortal:
+                return
             one = self._random.choice(mortal)
-            others = [worker for worker in usable if self._may_meet(one, worker)]
+            others = [worker for worker in roomy if self._may_meet(one, worker)]
             if not others:
                 return
             self._make_link(one, self._random.choice(others))

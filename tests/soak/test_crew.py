@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import signal
 from pathlib import Path
 
-from .crew import Place, Role, Worker
+from .crew import LINKS_MAX, SOURCES, Place, Role, Worker
 
 
 def test_a_signal_to_a_dead_worker_leaves_its_death_to_the_director() -> None:
@@ -29,3 +30,9 @@ def test_a_signal_to_a_dead_worker_leaves_its_death_to_the_director() -> None:
         worker.process.kill()
         worker.process.wait()
         worker.close()
+
+
+def test_a_worker_has_room_for_both_ends_of_all_its_links() -> None:
+    found = re.search(r"#define ENDS_MAX (\d+)u", (SOURCES / "soak.h").read_text())
+    assert found is not None
+    assert int(found[1]) > 2 * LINKS_MAX

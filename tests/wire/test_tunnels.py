@@ -24,9 +24,11 @@ from tests.wire.tunnels import TUNNELS, Tunnel
 
 #: Seconds until the first probe is answered, on a busy machine.
 _UP_S = 30.0
+#: 1 s each: the two of a guest share its one processor, which is emulated.
+_TIMEOUT = ("-u", "18")
 PROGRAMS = (
-    ["ib_write_bw", "-s", "65536", "-n", "5", "-t", "5", "-b"],
-    ["ib_send_lat", "-s", "5000", "-n", "5"],
+    ["ib_write_bw", "-s", "65536", "-n", "5", "-t", "5", "-b", *_TIMEOUT],
+    ["ib_send_lat", "-s", "5000", "-n", "5", *_TIMEOUT],
     ["ibv_rc_pingpong", "-c", "-s", "3000", "-n", "5", "-g", "0"],
 )
 

@@ -36,8 +36,11 @@ uint32_t nupa_channel_slot(const struct nupa_engine *engine, uint32_t host, uint
 	index = nupa_wire_of_host(engine->fabric, host);
 	if (index >= 0)
 		entry = nupa_wire_at(engine->fabric, (uint32_t)index);
-	return entry ? nupa_load_relaxed(&entry->slot)
-		     : nupa_qpn_slot(&engine->fabric->geometry, qpn);
+	if (entry)
+		return nupa_load_relaxed(&entry->slot);
+	return nupa_wire_is_lost(engine->fabric, host)
+		   ? 0 /* the number is another fabric's */
+		   : nupa_qpn_slot(&engine->fabric->geometry, qpn);
 }
 
 bool nupa_path_up(const struct nupa_engine *engine, uint32_t host)

@@ -151,7 +151,8 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	struct nupa_channel *channel;
 	uint8_t *arena;
 
-	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE || host >= engine->fabric->geometry.n_hosts)
+	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE || host >= engine->fabric->geometry.n_hosts ||
+	    nupa_wire_is_lost(engine->fabric, host))
 		return NULL;
 	arena = nupa_fabric_arena(engine->fabric, peer);
 	if (!arena) {

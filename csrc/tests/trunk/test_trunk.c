@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define GRH_BYTES 40 /* UD has them before the message */
 #define SMALL_BYTES 8u
 #define MANY (4 * TEST_RING_LINES)
 #define LARGE_BYTES 200000u /* several times the DMA ring */
@@ -249,9 +250,9 @@ static uint64_t complete_sends(struct end *end, uint64_t first)
 	return first;
 }
 
-/* Messages of UC, of which most find the ring full, while the network brings none: how many are
- * lost when it does again after so much time. */
-static uint64_t lost_in_outage(uint64_t ns)
+/* Messages that nothing acknowledges, of which most find the ring full, while the network brings
+ * none: how many are lost when it does again after so much time. */
+static uint64_t lost_in_outage(enum ibv_qp_type type, uint64_t ns)
 {
 	struct end_options options = end_defaults;
 	struct two *two = two_up(false);
@@ -259,13 +260,16 @@ static uint64_t lost_in_outage(uint64_t ns)
 	struct nupa_hw_counters counters;
 	struct end *a, *b;
 
-	options.type = IBV_QPT_UC;
+	options.type = type;
 	options.send_wr = options.recv_wr = MANY;
 	options.send_cqe = options.recv_cqe = MANY;
 	two_connect(two, &options, &a, &b);
-	send_one(a, b, SMALL_BYTES, 1);
+	end_post_recv(b, MANY, 0, GRH_BYTES + SMALL_BYTES);
+	end_start(a, IBV_WR_SEND, MANY, 0, SMALL_BYTES);
+	cq_expect(b->recv_cq, MANY, IBV_WC_SUCCESS);
+	cq_expect(a->send_cq, MANY, IBV_WC_SUCCESS);
 	for (uint64_t i = 0; i < MANY; i++)
-		end_post_recv(b, i, 0, SMALL_BYTES);
+		end_post_recv(b, i, 0, GRH_BYTES + SMALL_BYTES);
 	loop_hold(two->loop, true);
 	for (uint64_t i = 0; i < MANY; i++)
 		end_start(a, IBV_WR_SEND, i, 0, SMALL_BYTES);
@@ -284,14 +288,16 @@ static uint64_t lost_in_outage(uint64_t ns)
 	return lost;
 }
 
-TEST(uc_loses_nothing_in_an_outage_of_the_network_that_ends_soon)
+TEST(uc_and_ud_lose_nothing_in_an_outage_of_the_network_that_ends_soon)
 {
-	CHECK_EQ(lost_in_outage(4000 * MS), 0);
+	CHECK_EQ(lost_in_outage(IBV_QPT_UC, 4000 * MS), 0);
+	CHECK_EQ(lost_in_outage(IBV_QPT_UD, 4000 * MS), 0);
 }
 
-TEST(uc_waits_for_a_network_no_longer_than_it_says)
+TEST(uc_and_ud_wait_for_a_network_no_longer_than_they_say)
 {
-	CHECK(lost_in_outage(5000 * MS) > 0);
+	CHECK(lost_in_outage(IBV_QPT_UC, 5000 * MS) > 0);
+	CHECK(lost_in_outage(IBV_QPT_UD, 5000 * MS) > 0);
 }
 
 TEST(a_trunk_with_nothing_to_do_sleeps)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What else goes by a wire: atomics, immediates, invalidation, UC, UD; and packets that get lost.
  */
+#include "engine/channel/channel.h"
 #include "engine/core/engine.h"
 #include "region/region.h"
 #include "tests/wire/keeper.h"
@@ -297,5 +298,33 @@ TEST(a_port_that_is_down_is_waited_for_as_long_as_the_timer_takes)
 	end_start(wired.end_a, IBV_WR_RDMA_WRITE, 1, 0, 100);
 	cq_expect(wired.end_a->send_cq, 1, IBV_WC_RETRY_EXC_ERR);
 	CHECK(test_now_ns() - start_ns >= 4 * 3 * (UINT64_C(4096) << 10));
+	wired_close(&wired);
+}
+
+/* Queue pairs ask for their peers again and again, by numbers of another fabric. */
+TEST(no_channel_leads_to_a_keeper_whose_wire_does_not_stand_yet)
+{
+	const struct end_options options = end_defaults;
+	struct nupa_wire_entry *entry;
+	struct nupa_channel *channel;
+	struct nupa_engine *engine;
+	struct wired wired;
+	uint32_t keeper, qpn;
+
+	wired_open(&wired, &options, 4096);
+	engine = nupa_engine_of(wired.end_a->context);
+	keeper = wired.a.engine->slot_index;
+	qpn = nupa_qpn(&wired.a.fabric->geometry, keeper, 1);
+	entry = &wired.a.fabric->sb->wires[wired.a.index];
+	nupa_engine_lock(engine);
+	channel = engine->channels[keeper];
+	CHECK_EQ(nupa_channel_slot(engine, WIRE_HOST, qpn), keeper);
+	engine->channels[keeper] = NULL;
+	nupa_store_relaxed(&entry->epoch, entry->epoch + 1);
+	CHECK_EQ(nupa_channel_slot(engine, WIRE_HOST, qpn), 0);
+	CHECK(!nupa_channel_get(engine, keeper));
+	nupa_store_relaxed(&entry->epoch, entry->epoch - 1);
+	engine->channels[keeper] = channel;
+	nupa_engine_unlock(engine);
 	wired_close(&wired);
 }

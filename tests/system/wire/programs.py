@@ -110,11 +110,10 @@ def qperf(server: End, client: End, *tests: str) -> dict[str, str]:
     """Runs tests of qperf, each for a second; returns their results."""
     port = server.port()
     program = needs("qperf", "qperf")
-    # By the RDMA CM: qperf knows no GID index.  `quit` ends the server.
-    chosen = ["-cm", "1", "-i", client.device, "-ri", server.device]
+    # `quit` ends the server.
     found = talk(
         (server, [program, "-lp", str(port)]),
-        (client, ["sh", "-c", _QPERF, program, server.tcp, str(port), " ".join(chosen), *tests]),
+        (client, ["sh", "-c", _QPERF, program, server.tcp, str(port), *tests]),
         lambda pid: server.listens(port, pid),
     )
     results = dict(_MEASURED.findall(found.client))
@@ -122,10 +121,11 @@ def qperf(server: End, client: End, *tests: str) -> dict[str, str]:
     return results
 
 
+# By the RDMA CM, which finds the adapters by the address: qperf knows no GID index.
 _QPERF = """\
-program=$0 host=$1 port=$2 chosen=$3
-shift 3
-"$program" "$host" -lp "$port" $chosen -t 1 "$@" || exit
+program=$0 host=$1 port=$2
+shift 2
+"$program" "$host" -lp "$port" -cm 1 -t 1 "$@" || exit
 "$program" "$host" -lp "$port" quit
 """
 
