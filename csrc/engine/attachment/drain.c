@@ -13,9 +13,6 @@
 #define SENDS_OF_A_STREAM 8u
 /* More stay for the next turn: completions and receives of these are in the nearest cache. */
 #define SENDS_OF_A_TURN 32u
-/* The line that is fetched while the one so far before it is handled.  Nearer ones are still being
- * written, and would be taken from their producer. */
-#define LINES_AHEAD 8u
 
 static void handle_ack(struct nupa_engine *engine, struct nupa_channel *channel,
 		       const struct nupa_msg *msg, uint32_t psn)
@@ -91,25 +88,29 @@ static bool handle(struct nupa_engine *engine, struct nupa_channel *channel, str
 	return nupa_engine_dispatch(engine, channel, msg, payload);
 }
 
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
 /* Takes what has arrived; a channel that carries nonsense is closed like a dead one. */
 static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t budget)
 {
 	uint32_t n = 0, sends = 0;
 
-	while (n < budget && sends < SENDS_OF_A_TURN) {
+	while (n < budget) {
 		struct nupa_msg msg;
 		const uint8_t *payload;
 		enum nupa_rx_result result;
+		const uint32_t taken =
+		    nupa_express_drain(engine, channel, least(budget - n, SENDS_OF_A_TURN - sends));
 
-		if (likely(nupa_rx_ready(&channel->rx)) &&
-		    nupa_express_receive(engine, channel, nupa_rx_line(&channel->rx))) {
-			nupa_rx_release(&channel->rx);
-			if (n++) /* not the first: its sender may be about to write the next */
-				nupa_rx_prefetch(&channel->rx, LINES_AHEAD);
-			if (++sends == SENDS_OF_A_STREAM)
-				engine->streams = true;
-			continue;
-		}
+		n += taken;
+		sends += taken;
+		if (sends >= SENDS_OF_A_STREAM)
+			engine->streams = true;
+		if (n == budget || sends == SENDS_OF_A_TURN)
+			break;
 		result = nupa_rx_take(&channel->rx, &msg, &payload);
 		if (result == NUPA_RX_EMPTY) {
 			nupa_rx_publish(&channel->rx);

@@ -4,6 +4,10 @@
 #include "engine/transport/express.h"
 #include "engine/transport/responder.h"
 
+/* The line that is fetched while the one so far before it is handled.  Nearer ones are still being
+ * written, and would be taken from their producer. */
+#define LINES_AHEAD 8u
+
 /* Where the bytes of a message are. */
 struct source {
 	const uint8_t *payload; /* NULL: the sender keeps them */
@@ -75,8 +79,9 @@ static inline bool place(struct nupa_qp *qp, const struct source *source, uint8_
 	return nupa_guard_copy(target, source->payload, source->bytes);
 }
 
-bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *channel,
-			  const struct nupa_msg *line)
+/* False: the line is there, and goes the long way. */
+static inline bool receive(struct nupa_engine *engine, struct nupa_channel *channel,
+			   const struct nupa_msg *line)
 {
 	uint64_t head = word_of(line, 0); /* tag, op, flags, syndrome, timer */
 	uint64_t ids = word_of(line, 1);  /* dest_qpn, src_qpn */
@@ -122,7 +127,7 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 		return false;
 	if (unlikely(!nupa_rx_intact(&channel->rx)))
 		return false; /* cleared under us: its sender died */
-	cqe = nupa_cq_reserve(qp->recv_cq, qp);
+	cqe = nupa_cq_next(qp->recv_cq);
 	*cqe = (struct nupa_cqe){
 		.wr_id = rwqe->wr_id,
 		.qp = qp,
@@ -131,12 +136,29 @@ bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *chann
 		.qp_num = qp->ibv.qp_num,
 		.src_qp = (uint32_t)(ids >> 32),
 	};
-	nupa_receive_taken(qp);
+	if (likely(!qp->srq))
+		rq->head++;
+	else
+		nupa_receive_taken(qp);
 	nupa_cq_commit(qp->recv_cq, (flags & NUPA_F_SOLICITED) != 0);
 	qp->expected_psn = nupa_psn_add(qp->expected_psn, 1);
-	nupa_responder_ack(qp);
+	if (!qp->ack_pending)
+		nupa_responder_ack(qp);
 	if (qp->converses)
 		nupa_prefetch_write(nupa_tx_next(&channel->tx));
 	qp->heard = true;
 	return true;
+}
+
+uint32_t nupa_express_drain(struct nupa_engine *engine, struct nupa_channel *channel, uint32_t most)
+{
+	struct nupa_rx *rx = &channel->rx;
+	uint32_t n = 0;
+
+	while (n < most && nupa_rx_ready(rx) && receive(engine, channel, nupa_rx_line(rx))) {
+		nupa_rx_release(rx);
+		if (n++) /* not the first: its sender may be about to write the next */
+			nupa_rx_prefetch(rx, LINES_AHEAD);
+	}
+	return n;
 }

@@ -21,6 +21,21 @@ static inline bool nupa_express_path(const struct nupa_qp *qp)
  * filled: a store to a line that is elsewhere holds up all stores behind it. */
 #define NUPA_LINES_AHEAD 3u
 
+/* A SEND has left by the express lane. */
+static inline void nupa_express_sent(struct nupa_qp *qp)
+{
+	const struct nupa_tx *tx = &qp->channel->tx;
+
+	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
+	qp->sq.posted++;
+	qp->sq.issued++;
+	qp->hot = nupa_tx_next(tx);
+	qp->converses = qp->heard;
+	if (!qp->converses)
+		nupa_prefetch_write(nupa_tx_ahead(tx, NUPA_LINES_AHEAD));
+	qp->heard = false;
+}
+
 /* A SEND that fits into a line.  Its WQE keeps a copy, for the case that it has to go again. */
 static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_express *request)
 {
@@ -52,17 +67,13 @@ static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_expre
 			      (flags & IBV_SEND_SOLICITED ? NUPA_F_SOLICITED : 0),
 			  bytes);
 	msg->imm = 0;
-	if (unlikely(qp->engine->trace))
-		nupa_trace_express(qp, request, msg);
+	if (unlikely(qp->engine->trace)) {
+		const struct nupa_express shown = *request; /* the original stays in registers */
+
+		nupa_trace_express(qp, &shown, msg);
+	}
 	nupa_channel_put(channel, msg, 0);
-	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
-	sq->posted++;
-	sq->issued++;
-	qp->hot = nupa_tx_next(&channel->tx);
-	qp->converses = qp->heard;
-	if (!qp->converses)
-		nupa_prefetch_write(nupa_tx_ahead(&channel->tx, NUPA_LINES_AHEAD));
-	qp->heard = false;
+	nupa_express_sent(qp);
 	return true;
 }
 
@@ -154,11 +165,16 @@ static inline bool nupa_express(struct nupa_qp *qp, struct nupa_express *request
 		if (unlikely(!request->local))
 			return false;
 	}
-	if (is_send)
-		return !lane &&
-		       (request->bytes <= NUPA_SEND_INLINE_BYTES ? nupa_express_send(qp, request)
-								 : nupa_express_bulk(qp, request));
-	return nupa_express_one_sided(qp, request, lane);
+	if (!is_send)
+		return nupa_express_one_sided(qp, request, lane);
+	if (lane)
+		return false;
+	if (request->bytes > NUPA_SEND_INLINE_BYTES) {
+		const struct nupa_express bulk = *request;
+
+		return nupa_express_bulk(qp, &bulk);
+	}
+	return nupa_express_send(qp, request);
 }
 
 #endif

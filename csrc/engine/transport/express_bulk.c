@@ -35,16 +35,6 @@ static void fill_line(struct nupa_qp *qp, const struct nupa_express *request, st
 	msg->total_bytes = request->bytes;
 }
 
-static void sent(struct nupa_qp *qp)
-{
-	qp->next_psn = nupa_psn_add(qp->next_psn, 1);
-	qp->sq.posted++;
-	qp->sq.issued++;
-	qp->hot = nupa_tx_next(&qp->channel->tx);
-	qp->converses = qp->heard;
-	qp->heard = false;
-}
-
 static bool stage(struct nupa_qp *qp, const struct nupa_express *request, struct nupa_wqe *wqe)
 {
 	const uint32_t bytes = request->bytes;
@@ -65,7 +55,7 @@ static bool stage(struct nupa_qp *qp, const struct nupa_express *request, struct
 	fill_line(qp, request, msg, NUPA_F_DMA, bytes);
 	msg->offset_bytes = 0;
 	nupa_channel_put(channel, msg, bytes);
-	sent(qp);
+	nupa_express_sent(qp);
 	return true;
 }
 
@@ -96,7 +86,7 @@ static bool pull(struct nupa_qp *qp, const struct nupa_express *request, struct 
 	nupa_flow_xmit(channel, request->bytes);
 	nupa_channel_commit(channel, msg, 0);
 	nupa_channel_bell(channel);
-	sent(qp);
+	nupa_express_sent(qp);
 	return true;
 }
 

@@ -32,8 +32,14 @@ static inline void nupa_qp_unsettle(struct nupa_qp *qp)
 	qp->steady_tx = qp->steady_rx = false;
 }
 
-/* The place of the next completion, all of which the caller fills in, or NULL after an overrun.
- * Built in place: a copy of what was just stored in smaller pieces stalls. */
+/* The place of the next completion, all of which the caller fills in.  Built in place: a copy of
+ * what was just stored in smaller pieces stalls. */
+static inline struct nupa_cqe *nupa_cq_next(const struct nupa_cq *cq)
+{
+	return &cq->ring[cq->tail & cq->mask];
+}
+
+/* The same where there may be no room; NULL: after an overrun. */
 static inline struct nupa_cqe *nupa_cq_reserve(struct nupa_cq *cq, struct nupa_qp *qp)
 {
 	if (nupa_cq_full(cq)) {
@@ -43,7 +49,7 @@ static inline struct nupa_cqe *nupa_cq_reserve(struct nupa_cq *cq, struct nupa_q
 		}
 		cq->head++;
 	}
-	return &cq->ring[cq->tail & cq->mask];
+	return nupa_cq_next(cq);
 }
 
 /* pace.c: rates */
@@ -162,9 +168,9 @@ bool nupa_requester_go_back(struct nupa_qp *qp, uint64_t index);
 void nupa_responder_request(struct nupa_engine *engine, struct nupa_channel *channel,
 			    struct nupa_msg *msg, const uint8_t *payload);
 bool nupa_responder_send_ack(struct nupa_qp *qp);
-/* express.c: true: the line was a small SEND, and has been received. */
-bool nupa_express_receive(struct nupa_engine *engine, struct nupa_channel *channel,
-			  const struct nupa_msg *line);
+/* express.c: receives the SENDs that are next in the ring, as long as they are plain ones. */
+uint32_t nupa_express_drain(struct nupa_engine *engine, struct nupa_channel *channel,
+			    uint32_t most);
 void nupa_responder_run_jobs(struct nupa_qp *qp);
 void nupa_responder_send_refusals(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_responder_reset(struct nupa_qp *qp);

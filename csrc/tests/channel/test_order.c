@@ -132,7 +132,7 @@ struct lane {
 	struct nupa_qp *qp, before;
 	struct nupa_cq *cq, cq_before;
 	struct nupa_channel *channel;
-	struct nupa_rx rx;
+	struct nupa_rx rx, rx_before;
 };
 
 static struct lane lane_open(struct ring *ring)
@@ -153,7 +153,7 @@ static struct lane lane_open(struct ring *ring)
 	CHECK(lane.qp->steady_rx);
 	lane.channel = lane.qp->channel;
 	lane.rx = lane.channel->rx;
-	lane.channel->rx = rx_of(ring);
+	lane.channel->rx = lane.rx_before = rx_of(ring);
 	nupa_list_del(&lane.qp->ack_link);
 	lane.before = *lane.qp;
 	lane.cq_before = *lane.cq;
@@ -166,6 +166,7 @@ static void lane_rewind(struct lane *lane)
 	nupa_list_del(&lane->qp->ack_link);
 	*lane->qp = lane->before;
 	*lane->cq = lane->cq_before;
+	lane->channel->rx = lane->rx_before;
 	nupa_list_init(&lane->qp->ack_link);
 	memset(lane->b->memory, 0, 64);
 }

@@ -12,9 +12,9 @@ enum nupa_rx_result ordered_take(struct nupa_rx *rx, struct nupa_msg *out);
 /* Gives the line back, and says so. */
 void ordered_release(struct nupa_rx *rx);
 
-bool ordered_express_receive(struct nupa_engine *engine, struct nupa_channel *channel,
-			     const struct nupa_msg *line);
-/* By it, as nupa_engine_drain has it. */
+uint32_t ordered_express_drain(struct nupa_engine *engine, struct nupa_channel *channel,
+			       uint32_t most);
+/* The next line by it, as nupa_engine_drain has it. */
 bool ordered_receive(struct nupa_engine *engine, struct nupa_channel *channel);
 
 #endif

@@ -14,6 +14,6 @@ static inline bool ordered_copy_small(void *to, const void *from, uint64_t bytes
 }
 
 #define nupa_guard_copy_small ordered_copy_small
-#define nupa_express_receive ordered_express_receive
+#define nupa_express_drain ordered_express_drain
 
 #endif

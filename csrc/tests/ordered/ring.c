@@ -32,6 +32,5 @@ void ordered_release(struct nupa_rx *rx)
 
 bool ordered_receive(struct nupa_engine *engine, struct nupa_channel *channel)
 {
-	return nupa_rx_ready(&channel->rx) &&
-	       ordered_express_receive(engine, channel, nupa_rx_line(&channel->rx));
+	return ordered_express_drain(engine, channel, 1) == 1;
 }
