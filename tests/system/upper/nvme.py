@@ -17,6 +17,8 @@ sys.path.append(str(Path(__file__).parents[3]))
 from tests.system.kernel import insert, load, unload
 
 ADDRESS, PORT, NQN = "10.0.0.1", "4420", "nupa"
+#: Of the namespace: a target that starts anew has the one that initiators know.
+_UUID = "5a7e2c11-0b3f-4f0e-9a53-6e7570610001"
 _NVMET = Path("/sys/kernel/config/nvmet")
 _BYTES, _STEP = 8 << 20, 128 << 10
 _DEADLINE_S = 30.0
@@ -44,6 +46,7 @@ def target() -> None:
     for path, value in (
         (subsystem / "attr_allow_any_host", "1"),
         (namespace / "device_path", "/dev/ram0"),
+        (namespace / "device_uuid", _UUID),
         (namespace / "enable", "1"),
         (port / "addr_trtype", "rdma"),
         (port / "addr_adrfam", "ipv4"),
