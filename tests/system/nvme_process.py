@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """NVMe over Fabrics by a process (nupa.verbs), with a guest's kernel at the other end.
 
-`nvme_process.py ask ADDRESS PORT NQN` is an initiator of the kernel's nvmet-rdma: Connect (which the
-kernel fetches by RDMA READ), Property Get, Property Set, Identify (RDMA WRITE).
+`nvme_process.py ask ADDRESS PORT NQN` is an initiator of the kernel's nvmet-rdma: Connect (the
+kernel fetches its data by RDMA READ), Property Get, Property Set, Identify (RDMA WRITE).
 `nvme_process.py hold ADDRESS PORT NQN` connects, says so, and waits until it is killed.
-`nvme_process.py serve PORT NQN` is a target of the kernel's nvme-rdma: it rejects the first request,
-accepts the second, reads the data of the Connect command and refuses that.
+`nvme_process.py serve PORT NQN` is a target of the kernel's nvme-rdma: it rejects one request,
+accepts the next, reads the data of the Connect command and refuses that.
 """
 
 from __future__ import annotations
