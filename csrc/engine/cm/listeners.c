@@ -46,8 +46,8 @@ int cm_port_find(struct nupa_fabric *fabric, uint32_t host, enum rdma_port_space
 		uint64_t word = nupa_load_acquire(&bucket[i]);
 		int match;
 
-		if (!(word & WORD_LISTENS) || word & WORD_TENTATIVE || !cm_word_same_port(word, asked) ||
-		    !cm_word_is_owned(fabric, host, word))
+		if (!(word & WORD_LISTENS) || word & WORD_TENTATIVE ||
+		    !cm_word_same_port(word, asked) || !cm_word_is_owned(fabric, host, word))
 			continue;
 		match = cm_port_match(WORD_KIND(word), word & WORD_AFONLY, kind);
 		if (match > best) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Ports: their bindings to ids of a host, across processes.  port_word.h has their form, listeners.c
- * finds those that listen.
+ * Ports: their bindings to ids of a host, across processes.  port_word.h has their form,
+ * listeners.c finds those that listen.
  *
  *   B1  A word is claimed by CAS from 0, or from the word of an owner that is gone.  Only the
  *       owner changes it after that.
@@ -61,7 +61,8 @@ static bool used_on_another_host(const struct nupa_cm_id *id, uint64_t word)
 		for (uint32_t i = 0; i < NUPA_CM_BUCKET_WORDS; i++) {
 			uint64_t other = nupa_load_seq(&bucket[i]);
 
-			if (cm_word_same_port(word, other) && cm_word_is_owned(fabric, host, other) &&
+			if (cm_word_same_port(word, other) &&
+			    cm_word_is_owned(fabric, host, other) &&
 			    (!(other & WORD_TENTATIVE) || host < id->engine->host))
 				return true;
 		}
@@ -75,8 +76,8 @@ static uint32_t put(const struct nupa_cm_id *id, uint64_t *bucket, uint64_t word
 	uint32_t n_free = 0;
 
 	for (uint32_t i = 0; i < NUPA_CM_BUCKET_WORDS; i++)
-		n_free +=
-		    !cm_word_is_owned(id->engine->fabric, id->engine->host, nupa_load_relaxed(&bucket[i]));
+		n_free += !cm_word_is_owned(id->engine->fabric, id->engine->host,
+					    nupa_load_relaxed(&bucket[i]));
 	if (n_free <= spare)
 		return NUPA_CM_BUCKET_WORDS;
 	for (uint32_t i = 0; i < NUPA_CM_BUCKET_WORDS; i++) {

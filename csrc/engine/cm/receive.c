@@ -279,8 +279,9 @@ static void handle_answer(struct nupa_engine *engine, struct nupa_channel *chann
 		break;
 	case CM_MRA:
 		if (id->state == (msg->timer == CM_MRA_REP ? CM_REP_SENT : CM_REQ_SENT))
-			cm_extend(id, wire && wire->service_timeout ? wire->service_timeout
-								    : CM_SERVICE_TIMEOUT);
+			cm_extend(id, wire && (channel->wired || cm_is_kernel(channel))
+					  ? wire->service_timeout
+					  : CM_SERVICE_TIMEOUT);
 		break;
 	default:
 		handle_datagram_reply(id, msg, wire);

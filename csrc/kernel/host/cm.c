@@ -113,8 +113,8 @@ static bool is_process_of(const struct nupa_engine *engine, uint32_t slot, uint3
 {
 	const struct nupa_slot *at = &engine->fabric->slots[slot];
 
-	return slot && slot < engine->fabric->geometry.n_slots && !nupa_load_acquire(&at->gsi_qpn) &&
-	       nupa_load_relaxed(&at->host) == host &&
+	return slot && slot < engine->fabric->geometry.n_slots &&
+	       !nupa_load_acquire(&at->gsi_qpn) && nupa_load_relaxed(&at->host) == host &&
 	       NUPA_CLAIM_STATE(nupa_slot_claim(at)) == NUPA_SLOT_LIVE;
 }
 

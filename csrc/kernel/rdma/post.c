@@ -38,8 +38,8 @@ static void fill_datagram(struct ib_qp *ib, const struct ib_ud_wr *from, struct 
 
 	to->wr.ud.ah = ah->own;
 	to->wr.ud.remote_qkey = from->remote_qkey;
-	to->wr.ud.remote_qpn =
-	    ib->qp_type == IB_QPT_GSI ? send_mad(device_of(ib->device), ah, from) : from->remote_qpn;
+	to->wr.ud.remote_qpn = ib->qp_type == IB_QPT_GSI ? send_mad(device_of(ib->device), ah, from)
+							 : from->remote_qpn;
 }
 
 /* 0 or -EOPNOTSUPP. */

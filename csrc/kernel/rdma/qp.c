@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
- * Queue pairs.  QP 1 is one of the engine's UD; its number stands in the slot, where others find it.
+ * Queue pairs.  QP 1 is one of the engine's UD; its number stands in the slot, where others find
+ * it.
  */
 #include "engine/transport/transport.h"
 #include "kernel/rdma/user/user.h"
