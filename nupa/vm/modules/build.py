@@ -23,7 +23,7 @@ from nupa.vm.boot.packages import Apt
 
 #: The modules, in the order in which they are loaded.
 NAMES = ("nupa_core", "nupa_rdma")
-#: Modules of the kernel that use an RDMA device, or give it to processes, and those compared with them.
+#: Modules of the kernel that use an RDMA device or give it to processes, and some to compare with.
 USERS = (
     "ib_uverbs",
     "rdma_cm",
