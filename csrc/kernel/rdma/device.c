@@ -193,6 +193,17 @@ static void event_of_cq(const struct ibv_async_event *from)
 		cq->event_handler(&event, cq->cq_context);
 }
 
+static void event_of_srq(const struct ibv_async_event *from)
+{
+	struct ib_srq *srq = from->element.srq->srq_context;
+	struct ib_event event = { .device = srq->device,
+				  .element.srq = srq,
+				  .event = (enum ib_event_type)from->event_type };
+
+	if (srq->event_handler)
+		srq->event_handler(&event, srq->srq_context);
+}
+
 static void asynchronous(const struct ibv_async_event *from)
 {
 	struct ib_event event = { .element.port_num = 1,
@@ -212,7 +223,7 @@ static void asynchronous(const struct ibv_async_event *from)
 		break;
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		rdma_event_of_srq(from);
+		event_of_srq(from);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:

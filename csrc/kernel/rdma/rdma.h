@@ -112,7 +112,6 @@ int rdma_query_srq_op(struct ib_srq *ib, struct ib_srq_attr *attr);
 int rdma_destroy_srq_op(struct ib_srq *ib, struct ib_udata *udata);
 int rdma_post_srq_recv_op(struct ib_srq *ib, const struct ib_recv_wr *wr,
 			  const struct ib_recv_wr **bad);
-void rdma_event_of_srq(const struct ibv_async_event *from);
 /* cq.c */
 int rdma_create_cq_op(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
 		      struct uverbs_attr_bundle *attrs);

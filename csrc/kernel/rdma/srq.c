@@ -58,14 +58,3 @@ int rdma_post_srq_recv_op(struct ib_srq *ib, const struct ib_recv_wr *wr,
 	}
 	return 0;
 }
-
-void rdma_event_of_srq(const struct ibv_async_event *from)
-{
-	struct ib_srq *srq = from->element.srq->srq_context;
-	struct ib_event event = { .device = srq->device,
-				  .element.srq = srq,
-				  .event = (enum ib_event_type)from->event_type };
-
-	if (srq->event_handler)
-		srq->event_handler(&event, srq->srq_context);
-}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""NVMe over Fabrics by two guests' kernels: `nvme.py ROLE`."""
+"""NVMe over Fabrics whose target dies: `nvme.py target`, by SRQs, and `nvme.py survivor`."""
 
 from __future__ import annotations
 
@@ -103,13 +103,6 @@ def _compare(disk: Path) -> None:
     assert hashlib.sha256(found).digest() == hashlib.sha256(data).digest()
 
 
-def initiator() -> None:
-    """Connects, writes, and reads the same."""
-    controller, disk = _connect()
-    _compare(disk)
-    (controller / "delete_controller").write_text("1")
-
-
 def survivor() -> None:
     """Writes until the target is gone, and compares once another one is there."""
     controller, disk = _connect(f",{_PATIENCE}")
@@ -131,12 +124,5 @@ def survivor() -> None:
     (controller / "delete_controller").write_text("1")
 
 
-def unload() -> None:
-    """Takes the modules out, users first (delete_module(2))."""
-    for name in ("nvme_rdma", "nupa_rdma", "nupa_core"):
-        _delete(name)
-
-
 if __name__ == "__main__":
-    roles = {"target": target, "initiator": initiator, "survivor": survivor, "unload": unload}
-    roles[sys.argv[1]]()
+    {"target": target, "survivor": survivor}[sys.argv[1]]()
