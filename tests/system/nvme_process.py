@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections.abc import Callable
 
 from nupa.verbs import MR, QPCap, QPInitAttr
 from nupa.verbs import cm_enums as ce
@@ -173,4 +174,5 @@ def take(channel: CMEventChannel, listener: CMID) -> tuple[bytes, bytes]:
 
 
 if __name__ == "__main__":
-    {"ask": ask, "serve": serve, "hold": hold}[sys.argv[1]](*sys.argv[2:])
+    roles: dict[str, Callable[..., None]] = {"ask": ask, "serve": serve, "hold": hold}
+    roles[sys.argv[1]](*sys.argv[2:])
