@@ -91,9 +91,8 @@ void nupa_channel_fail(struct nupa_engine *engine, struct nupa_channel *channel)
  * with the lock of one waits for that of another. */
 static void fence_fabric(struct nupa_engine *engine)
 {
-	struct nupa_engine *others[NUPA_SLOTS_MAX];
+	struct nupa_engine *others = NULL;
 	struct nupa_fabric *fabric = engine->fabric;
-	uint32_t n = 0;
 	bool fenced = false;
 
 	if (!nupa_cas_seq(&fabric->fenced, &fenced, true))
@@ -101,17 +100,19 @@ static void fence_fabric(struct nupa_engine *engine)
 	nupa_fetch_add_seq(&nupa_engines_readers, 1);
 	for (struct nupa_engine *other = nupa_load_seq(&nupa_engines); other;
 	     other = nupa_load_seq(&other->next)) {
-		if (other == engine || other->fabric != fabric || n == NUPA_SLOTS_MAX)
+		if (other == engine || other->fabric != fabric)
 			continue;
 		nupa_engine_lock(other);
 		if (nupa_slot_claim(other->slot) == other->claim)
 			nupa_fabric_free_slot(fabric, other->slot_index);
-		others[n++] = other;
+		other->fenced_next = others;
+		others = other;
 	}
 	nupa_fabric_detach_copy(fabric);
-	while (n) {
-		struct nupa_engine *other = others[--n];
+	while (others) {
+		struct nupa_engine *other = others;
 
+		others = other->fenced_next;
 		nupa_store_release(&other->fenced, true);
 		nupa_store_release(&other->deaths, true);
 		nupa_engine_unlock(other);

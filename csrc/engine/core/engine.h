@@ -187,7 +187,8 @@ struct nupa_engine {
 	uint32_t (*random)(void); /* where numbers must not be guessed: of fabrics with wires */
 
 	const struct nupa_engine_ops *ops;
-	struct nupa_engine *next; /* registry of this process */
+	struct nupa_engine *next;        /* registry of this process */
+	struct nupa_engine *fenced_next; /* of one mapping, while they are fenced (death.c) */
 };
 
 static inline struct nupa_engine *nupa_engine_of(const struct ibv_context *context)
