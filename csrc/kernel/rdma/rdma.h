@@ -82,16 +82,6 @@ static inline struct rdma_mr *mr_of(struct ib_mr *ib)
 	return container_of(ib, struct rdma_mr, ib);
 }
 
-/* One request; the chain is walked by its caller. */
-static inline struct ibv_recv_wr rdma_recv_wr(const struct ib_recv_wr *wr)
-{
-	return (struct ibv_recv_wr){
-		.wr_id = wr->wr_id,
-		.sg_list = (struct ibv_sge *)wr->sg_list,
-		.num_sge = wr->num_sge,
-	};
-}
-
 /* Why a function of the engine returned NULL. */
 static inline int why(void)
 {
