@@ -74,14 +74,17 @@ def cycle(times: str, folder: str) -> None:
         _talk_to_itself()
 
 
-def resources(command: str, gone: str = "") -> None:
-    """Prints the kinds of objects that a process of that name has; *gone*: when it has none."""
+def resources(pid: str, gone: str = "") -> None:
+    """Prints the kinds of objects that a process has; *gone*: once it has none.
+
+    The name that iproute2 6.1 shows of an SRQ's process is its list of QPs.
+    """
 
     def kinds() -> list[str]:
-        return [kind for kind in _KINDS if f"comm {command}" in _output(*_SHOW, kind)]
+        return [kind for kind in _KINDS if f" pid {pid} " in _output(*_SHOW, kind)]
 
     if gone:
-        _until(lambda: not kinds(), f"objects of {command} are left")
+        _until(lambda: not kinds(), f"objects of process {pid} are left")
     print(" ".join(kinds()))
 
 

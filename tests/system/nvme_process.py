@@ -10,6 +10,7 @@ accepts the next, reads the data of the Connect command and refuses that.
 
 from __future__ import annotations
 
+import signal
 import struct
 import sys
 from collections.abc import Callable
@@ -110,7 +111,7 @@ def ask(address: str, port: str, nqn: str) -> None:
 def hold(address: str, port: str, nqn: str) -> None:
     queue = Initiator(address, port)
     say(f"controller {queue.connect(nqn)}")
-    sys.stdin.read()
+    signal.pause()  # until it is killed
 
 
 def expect(channel: CMEventChannel, kind: int) -> CMEvent:

@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.programs.needs import needs
-from tests.system import kernel, nvme_process
+from tests.system import nvme_process
+from tests.system.upper import nvme
 
-from .machine import Machine, booted
+from .machine import PLAIN, Machine, booted
 from .programs import net_up
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(900)]
 
-#: The kernel's own answers: without the drop-in libraries and the shim.
-PLAIN = ("env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH")
 PROCESS = (sys.executable, nvme_process.__file__)
 SLOW_S = 200.0
 TARGET_PORT = "4421"
@@ -37,8 +36,8 @@ def machine() -> Iterator[Machine]:
 @pytest.fixture(scope="module")
 def target(machine: Machine) -> tuple[str, ...]:
     """Serves a disk by the guest's kernel: the words by which nvme_process finds it."""
-    machine.run("host0", [*PLAIN, sys.executable, kernel.__file__, "target"], deadline_s=SLOW_S)
-    return kernel.ADDRESS, kernel.PORT, kernel.NQN
+    machine.run("host0", [*PLAIN, sys.executable, nvme.__file__, "target"], deadline_s=SLOW_S)
+    return nvme.ADDRESS, nvme.PORT, nvme.NQN
 
 
 def connections(machine: Machine) -> int:
@@ -52,7 +51,7 @@ def test_a_process_reaches_a_disk_of_the_kernel(machine: Machine, target: tuple[
     said = told.splitlines()
     assert [said[0].split()[0], *said[2:]] == [
         "controller",
-        f"identified {kernel.NQN}",
+        f"identified {nvme.NQN}",
         "disconnected",
     ]
     assert int(said[1].removeprefix("capabilities "), 16) & 0xFFFF == 0x7F  # 128 entries

@@ -106,11 +106,12 @@ def test_rdma_lists_objects_of_a_process_and_its_death_frees_them(machine: Machi
     command = [*verbs.PLAIN, needs("ibv_srq_pingpong", "ibverbs-utils"), "-g", "1"]
     server = machine.start("host0", [*command, "-p", str(port)])
     machine.until(machine.tcp("host0", port), server)
-    shown = verbs.run(machine, "host0", "resources", "ibv_srq_pingpon")
-    assert {"pd", "cq", "qp", "mr", "srq"} <= set(shown.split())
-    machine.run("host0", ["pkill", "-KILL", "-x", "ibv_srq_pingpon"])
+    pid = machine.run("host0", ["pgrep", "-x", "ibv_srq_pingpon"]).stdout.strip()
+    shown = verbs.run(machine, "host0", "resources", pid)
+    assert shown.split() == ["pd", "cq", "qp", "mr", "srq"]
+    machine.run("host0", ["kill", "-KILL", pid])
     machine.end(server)
-    assert verbs.run(machine, "host0", "resources", "ibv_srq_pingpon", "gone") == "\n"
+    assert verbs.run(machine, "host0", "resources", pid, "gone") == "\n"
 
 
 def test_rdma_statistic_shows_the_counters(machine: Machine) -> None:

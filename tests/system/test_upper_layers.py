@@ -5,7 +5,7 @@ neither kernel has noticed a defect."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,13 +23,11 @@ SERVER, CLIENT = "host0", "host1"
 #: Beside other work, emulated guests take so long for tens of megabytes.
 STEP_S = 300.0
 _UPPER = Path(upper.__file__).parent
-#: To load in the target, and in the initiator.
+#: To load in the target, and in the initiator: of what `nupa vm up --modules` puts into guests.
 _MODULES = {
     "nfs": (("nfsd", "rpcrdma"), ("nfsv4", "rpcrdma")),
-    "iser": (("ib_isert",), ("ib_iser", "sd_mod", "crc32c_generic")),
+    "iser": (("ib_isert", "crc32c_generic"), ("ib_iser", "sd_mod", "crc32c_generic")),
 }
-
-Script = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
