@@ -347,12 +347,17 @@ static bool evict_slot(struct nupa_fabric *fabric, uint32_t slot, uint64_t claim
 
 int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host)
 {
+	uint64_t *claims; /* 0: none to evict */
 	uint32_t first, end;
 	int evicted = 0;
 
 	if (host >= fabric->geometry.n_hosts)
 		return -EINVAL;
 	nupa_slots_of(fabric, host, &first, &end);
+	claims = calloc(end, sizeof(*claims));
+	if (!claims)
+		return -ENOMEM;
+	/* All are found before the first goes: it may be back at once, in another slot. */
 	for (uint32_t i = first; i < end; i++) {
 		struct nupa_slot *slot = &fabric->slots[i];
 		uint64_t claim = nupa_slot_fetch(fabric, i);
@@ -360,8 +365,12 @@ int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host)
 		if ((NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE ||
 		     NUPA_CLAIM_STATE(claim) == NUPA_SLOT_ATTACHING) &&
 		    nupa_load_relaxed(&slot->host) == host && nupa_slot_elsewhere(fabric, claim))
-			evicted += evict_slot(fabric, i, claim);
+			claims[i] = claim;
 	}
+	for (uint32_t i = first; i < end; i++)
+		if (claims[i])
+			evicted += evict_slot(fabric, i, claims[i]);
+	free(claims);
 	if (evicted) {
 		nupa_region_reap(fabric);
 		announce_deaths(fabric);

@@ -9,7 +9,8 @@
 /* Frees the slots of processes that died; returns how many. */
 int nupa_fabric_reap(struct nupa_fabric *fabric);
 /* Frees the slots that other kernels' processes have on the host.  The caller knows that the host's
- * kernel has ended (a QEMU that is gone), and need not wait for the heartbeats.  Returns how many.
+ * kernel has ended (a QEMU that is gone), and need not wait for the heartbeats.  Returns how many;
+ * -EINVAL: no such host; -ENOMEM.
  */
 int nupa_fabric_evict(struct nupa_fabric *fabric, uint32_t host);
 /* cffi: end */
