@@ -19,7 +19,7 @@ from tests.system.upper import nvme
 from .machine import PLAIN, Machine, booted
 from .programs import net_up
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(900)]
 
 PROCESS = (sys.executable, nvme_process.__file__)
 SLOW_S = 200.0

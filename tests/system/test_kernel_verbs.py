@@ -13,9 +13,9 @@ from nupa.vm.boot import cache
 from tests.programs.needs import needs
 
 from . import programs, verbs
-from .machine import Machine, booted, new_port
+from .machine import PLAIN, Machine, booted, new_port
 
-pytestmark = [pytest.mark.vm, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
 
 #: The most of a processor that nupa-port may use where nothing happens.
 IDLE_MAX = 0.02
@@ -64,7 +64,7 @@ def _no_warnings(machine: Machine) -> Iterator[None]:
 
 
 def test_ibv_devinfo_lists_the_kernels_device(machine: Machine) -> None:
-    shown = machine.run("host0", [*verbs.PLAIN, needs("ibv_devinfo", "ibverbs-utils")]).stdout
+    shown = machine.run("host0", [*PLAIN, needs("ibv_devinfo", "ibverbs-utils")]).stdout
     assert re.search(r"hca_id:\s+nupa_rdma0\n(.|\n)*state:\s+PORT_ACTIVE", shown)
 
 
@@ -103,7 +103,7 @@ def test_ucmatose_connects_by_the_kernels_rdma_cm(machine: Machine) -> None:
 
 def test_rdma_lists_objects_of_a_process_and_its_death_frees_them(machine: Machine) -> None:
     port = new_port()
-    command = [*verbs.PLAIN, needs("ibv_srq_pingpong", "ibverbs-utils"), "-g", "1"]
+    command = [*PLAIN, needs("ibv_srq_pingpong", "ibverbs-utils"), "-g", "1"]
     server = machine.start("host0", [*command, "-p", str(port)])
     machine.until(machine.tcp("host0", port), server)
     pid = machine.run("host0", ["pgrep", "-x", "ibv_srq_pingpon"]).stdout.strip()
@@ -115,7 +115,7 @@ def test_rdma_lists_objects_of_a_process_and_its_death_frees_them(machine: Machi
 
 
 def test_rdma_statistic_shows_the_counters(machine: Machine) -> None:
-    shown = machine.run("host0", [*verbs.PLAIN, "rdma", "statistic", "show"]).stdout
+    shown = machine.run("host0", [*PLAIN, "rdma", "statistic", "show"]).stdout
     assert "link nupa_rdma0/1" in shown
     assert "rcvd_rnr_err" in shown
 
@@ -126,12 +126,11 @@ def test_an_idle_kernel_attachment_takes_little_of_a_processor(machine: Machine)
 
 def test_hostile_queues_end_their_queue_pair_alone(machine: Machine) -> None:
     """A program writes random indexes and requests into its queues, and the device goes on."""
-    hostile = [*verbs.PLAIN, needs("/usr/bin/python3", "python3-pyverbs"), "-P", str(verbs.HOSTILE)]
+    hostile = [*PLAIN, needs("/usr/bin/python3", "python3-pyverbs"), "-P", str(verbs.HOSTILE)]
     machine.run("host1", [*hostile, "7", "20"], deadline_s=180)
     verbs.pingpong(machine, GUESTS, GUESTS, "ibv_rc_pingpong", "-c")
 
 
-@pytest.mark.long
 def test_a_kernel_that_stood_still_attaches_again_by_loading_the_modules(
     machine: Machine,
 ) -> None:
@@ -146,6 +145,5 @@ def test_a_kernel_that_stood_still_attaches_again_by_loading_the_modules(
     verbs.pingpong(machine, GUESTS, GUESTS, "ibv_rc_pingpong", "-c")
 
 
-@pytest.mark.long
 def test_fifty_times_load_traffic_and_unload(machine: Machine) -> None:
     verbs.run(machine, "host1", "cycle", "50", _modules())

@@ -12,10 +12,8 @@ from nupa.programs.pair import ProgramOutcome
 from tests.programs.needs import needs
 
 from . import kernel, programs
-from .machine import Machine, new_port
+from .machine import PLAIN, Machine, new_port
 
-#: Without the drop-in libraries and the shim.
-PLAIN = ("env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH")
 HOSTILE = Path(__file__).with_name("hostile.py")
 ROUNDS = 50
 _DEADLINE_S = 180.0
