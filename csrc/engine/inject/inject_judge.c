@@ -10,20 +10,6 @@
 
 /* --- datagrams ----------------------------------------------------------------------- */
 
-/* The GRH that the receiver finds before the payload, as in receive.c. */
-static void fill_grh(const struct nupa_roce_packet *packet, uint8_t grh[NUPA_GRH_BYTES])
-{
-	memset(grh, 0, NUPA_GRH_BYTES);
-	grh[0] = (uint8_t)(6 << 4 | packet->traffic_class >> 4);
-	grh[1] = (uint8_t)(packet->traffic_class << 4);
-	grh[4] = (uint8_t)(packet->payload_bytes >> 8);
-	grh[5] = (uint8_t)packet->payload_bytes;
-	grh[6] = NUPA_GRH_NEXT_HEADER;
-	grh[7] = packet->hop_limit;
-	memcpy(grh + 8, packet->source, 16);
-	memcpy(grh + 24, packet->destination, 16);
-}
-
 /* IBTA 9.8.3 */
 static void judge_datagram(struct nupa_judged *j)
 {
@@ -57,7 +43,8 @@ static void judge_datagram(struct nupa_judged *j)
 		nupa_judged_count(j, NUPA_INJECT_LENGTH, &j->engine->hw->rx_invalid);
 		return;
 	}
-	fill_grh(packet, grh);
+	nupa_grh_fill(grh, (uint32_t)packet->traffic_class << 20, packet->payload_bytes,
+		      packet->hop_limit, packet->source, packet->destination);
 	if (!nupa_receive_deliver(j->qp, &msg, j->payload, grh, NULL))
 		nupa_judged_drop(j, lacks ? NUPA_INJECT_NO_RECEIVE : NUPA_INJECT_RECEIVE);
 }

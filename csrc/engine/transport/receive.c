@@ -244,16 +244,27 @@ bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uin
 	return true;
 }
 
-/* The GRH that precedes the payload of a received datagram (man ibv_create_ah_from_wc).  RoCE v2
- * over IPv4 puts the IPv4 header into its last 20 bytes.  We use the IPv6 form with mapped
- * addresses, from which the same AH is made. */
+/* As man ibv_create_ah_from_wc has it.  RoCE v2 over IPv4 puts the IPv4 header into its last 20
+ * bytes.  We use the IPv6 form with mapped addresses, from which the same AH is made. */
+void nupa_grh_fill(uint8_t grh[NUPA_GRH_BYTES], uint32_t class_flow, uint32_t bytes,
+		   uint8_t hop_limit, const uint8_t sgid[16], const uint8_t dgid[16])
+{
+	const uint32_t word = UINT32_C(6) << 28 | class_flow;
+
+	for (int i = 0; i < 4; i++)
+		grh[i] = (uint8_t)(word >> (24 - 8 * i));
+	grh[4] = (uint8_t)(bytes >> 8);
+	grh[5] = (uint8_t)bytes;
+	grh[6] = NUPA_GRH_NEXT_HEADER;
+	grh[7] = hop_limit;
+	memcpy(grh + 8, sgid, 16);
+	memcpy(grh + 24, dgid, 16);
+}
+
 static void fill_grh(struct nupa_qp *qp, const struct nupa_channel *channel,
 		     const struct nupa_msg *msg, uint8_t grh[NUPA_GRH_BYTES])
 {
 	const struct nupa_fabric *fabric = qp->engine->fabric;
-	uint32_t version_tclass_flow = UINT32_C(6) << 28 | (uint32_t)msg->deth.traffic_class << 20 |
-				       (msg->deth.flow_label & 0xfffff);
-	uint32_t length = msg->length_bytes;
 	union ibv_gid sgid, dgid;
 
 	nupa_host_gid(fabric, channel->peer_host, msg->deth.sgid_index, &sgid);
@@ -261,14 +272,9 @@ static void fill_grh(struct nupa_qp *qp, const struct nupa_channel *channel,
 		memcpy(dgid.raw, msg->ud_data, sizeof(dgid.raw));
 	else
 		nupa_host_gid(fabric, qp->engine->host, msg->deth.sgid_index, &dgid);
-	for (int i = 0; i < 4; i++)
-		grh[i] = (uint8_t)(version_tclass_flow >> (24 - 8 * i));
-	grh[4] = (uint8_t)(length >> 8);
-	grh[5] = (uint8_t)length;
-	grh[6] = NUPA_GRH_NEXT_HEADER;
-	grh[7] = msg->deth.hop_limit;
-	memcpy(grh + 8, sgid.raw, 16);
-	memcpy(grh + 24, dgid.raw, 16);
+	nupa_grh_fill(grh,
+		      (uint32_t)msg->deth.traffic_class << 20 | (msg->deth.flow_label & 0xfffff),
+		      msg->length_bytes, msg->deth.hop_limit, sgid.raw, dgid.raw);
 }
 
 /* Where a datagram is counted that is silently dropped (IBTA 9.6.1); NULL: it is taken. */

@@ -54,6 +54,10 @@ void nupa_responder_meet(struct nupa_qp *qp);
 bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload);
 void nupa_receive_datagram(struct nupa_qp *qp, struct nupa_channel *channel,
 			   const struct nupa_msg *msg, const uint8_t *payload);
+/* The GRH that precedes the payload of a received datagram.  class_flow: traffic class << 20 | flow
+ * label. */
+void nupa_grh_fill(uint8_t grh[NUPA_GRH_BYTES], uint32_t class_flow, uint32_t bytes,
+		   uint8_t hop_limit, const uint8_t sgid[16], const uint8_t dgid[16]);
 /* A datagram that has passed all checks, into the next receive.  from: in whose channel the payload
  * lies; NULL: it is ours.  False: lost. */
 bool nupa_receive_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload,

@@ -25,22 +25,6 @@ static struct nupa_cm_notes *notes_of(void)
 
 /* --- to our QP 1 ------------------------------------------------------------------------- */
 
-static void fill_grh(const struct nupa_engine *engine, uint32_t from, uint32_t gid_index,
-		     uint8_t grh[NUPA_GRH_BYTES])
-{
-	union ibv_gid gid;
-
-	memset(grh, 0, NUPA_GRH_BYTES);
-	grh[0] = 6 << 4;
-	grh[4] = NUPA_CM_MAD_BYTES >> 8;
-	grh[6] = NUPA_GRH_NEXT_HEADER;
-	grh[7] = CM_HOP_LIMIT;
-	nupa_host_gid(engine->fabric, from, gid_index, &gid);
-	memcpy(grh + 8, gid.raw, sizeof(gid.raw));
-	nupa_host_gid(engine->fabric, engine->host, gid_index, &gid);
-	memcpy(grh + 24, gid.raw, sizeof(gid.raw));
-}
-
 /* As if it had come from QP 1 of the host *from*. */
 static void deliver(struct nupa_engine *engine, uint32_t from, uint32_t gid_index,
 		    const uint8_t *mad)
@@ -52,10 +36,13 @@ static void deliver(struct nupa_engine *engine, uint32_t from, uint32_t gid_inde
 				      .deth = { .is_global = 1 } };
 	struct nupa_qp *qp = nupa_qp_find(engine, engine->slot->gsi_qpn);
 	uint8_t grh[NUPA_GRH_BYTES];
+	union ibv_gid sgid, dgid;
 
 	if (!qp || qp->state < IBV_QPS_RTR || qp->state > IBV_QPS_SQE)
 		return;
-	fill_grh(engine, from, gid_index, grh);
+	nupa_host_gid(engine->fabric, from, gid_index, &sgid);
+	nupa_host_gid(engine->fabric, engine->host, gid_index, &dgid);
+	nupa_grh_fill(grh, 0, NUPA_CM_MAD_BYTES, CM_HOP_LIMIT, sgid.raw, dgid.raw);
 	nupa_receive_deliver(qp, &msg, mad, grh, NULL);
 }
 
