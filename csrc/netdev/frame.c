@@ -56,11 +56,9 @@ static bool find_host(const struct nupa_fabric *fabric, const uint8_t mac[ETH_AL
 	return false;
 }
 
-enum nupa_frame_way nupa_frame_route(const struct nupa_fabric *fabric, const uint8_t *frame,
+enum nupa_frame_way nupa_frame_route(const struct nupa_fabric *fabric, const uint8_t to[ETH_ALEN],
 				     uint32_t *host)
 {
-	const uint8_t *to = frame + NUPA_VNET_BYTES;
-
 	if (to[0] & 1)
 		return NUPA_FRAME_ALL;
 	return find_host(fabric, to, host) ? NUPA_FRAME_ONE : NUPA_FRAME_UNKNOWN;

@@ -24,8 +24,8 @@ enum nupa_frame_way {
 	NUPA_FRAME_ALL,     /* broadcast, multicast */
 	NUPA_FRAME_UNKNOWN, /* an address without a host */
 };
-/* By its destination; of a valid frame. */
-enum nupa_frame_way nupa_frame_route(const struct nupa_fabric *fabric, const uint8_t *frame,
+/* By the destination address, with which an Ethernet frame begins. */
+enum nupa_frame_way nupa_frame_route(const struct nupa_fabric *fabric, const uint8_t to[ETH_ALEN],
 				     uint32_t *host);
 
 /* neigh.c: is it a request for the link address of a host (ARP, RFC 826; ND, RFC 4861)? */

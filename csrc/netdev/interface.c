@@ -5,6 +5,7 @@
 #include "netdev/interface.h"
 
 #include "base/explain.h"
+#include "netdev/forward.h"
 #include "netdev/netdev.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@
 #define BUDGET_FRAMES 64u
 #define BUDGET_BYTES (96u << 10)
 
-#define COUNT(counters, counter) nupa_store_relaxed(&(counters)->counter, (counters)->counter + 1)
+#define COUNT(counters, counter) nupa_count(&(counters)->counter, 1)
 
 /* --- from the fabric ----------------------------------------------------------------- */
 
@@ -112,27 +113,15 @@ static bool may_ask(const uint8_t *frame)
 static bool handle(struct nupa_interface *interface, const uint8_t *frame, uint32_t bytes)
 {
 	struct nupa_net *net = interface->net;
-	struct nupa_net_counters *counters = nupa_net_count(net);
-	uint32_t host;
 
 	if (unlikely(!nupa_frame_valid(frame, bytes, interface->mtu_bytes))) {
-		COUNT(counters, tx_invalid);
+		COUNT(nupa_net_count(net), tx_invalid);
 		return true;
 	}
 	if (unlikely(bytes > NUPA_VNET_BYTES + ETH_HLEN + 8 && may_ask(frame)) &&
 	    answer(interface, frame, bytes))
 		return true;
-	switch (nupa_frame_route(interface->fabric, frame, &host)) {
-	case NUPA_FRAME_ONE:
-		return nupa_net_send(net, host, bytes);
-	case NUPA_FRAME_ALL:
-		nupa_net_flood(net, bytes);
-		return true;
-	case NUPA_FRAME_UNKNOWN:
-		COUNT(counters, tx_unknown);
-		return true;
-	}
-	return true;
+	return nupa_forward(net, interface->fabric, frame, bytes);
 }
 
 /* Sends the coalesced datagrams: they are in their ring already, so this cannot fail. */
@@ -150,7 +139,8 @@ static bool may_open(struct nupa_interface *interface, const uint8_t *frame, uin
 	    !nupa_coalesce_begin(&interface->open, frame, bytes))
 		return false;
 	if (likely(nupa_frame_valid(frame, bytes, interface->mtu_bytes)) &&
-	    nupa_frame_route(interface->fabric, frame, &interface->open_host) == NUPA_FRAME_ONE &&
+	    nupa_frame_route(interface->fabric, frame + NUPA_VNET_BYTES, &interface->open_host) ==
+		NUPA_FRAME_ONE &&
 	    likely(nupa_net_may_coalesce(interface->net, interface->open_host)))
 		return true;
 	interface->open.bytes = 0;

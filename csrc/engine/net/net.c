@@ -191,12 +191,18 @@ static void go_back(struct nupa_net *net)
 	}
 }
 
+bool nupa_net_takes_coalesced(struct nupa_net *net, uint32_t host)
+{
+	const struct nupa_slot *slot = &net->engine->fabric->slots[slot_of(net, host)];
+
+	return nupa_load_relaxed(&slot->net_queue) & NUPA_NET_COALESCED;
+}
+
 bool nupa_net_may_coalesce(struct nupa_net *net, uint32_t host)
 {
 	/* A frame that is open cannot wait for a rate. */
 	return net->room_channel && net->room_channel->peer == slot_of(net, host) &&
-	       !nupa_net_is_rated(net, host) &&
-	       nupa_load_relaxed(&net->room_channel->peer_slot->net_queue) & NUPA_NET_COALESCED;
+	       !nupa_net_is_rated(net, host) && nupa_net_takes_coalesced(net, host);
 }
 
 uint8_t *nupa_net_room(struct nupa_net *net)
@@ -345,6 +351,14 @@ bool nupa_net_retry(struct nupa_net *net)
 	net->kept_bytes = 0;
 	net->waits_until_ns = 0;
 	return true;
+}
+
+void nupa_net_forget(struct nupa_net *net)
+{
+	if (net->kept_bytes)
+		COUNT(net, tx_down, 1);
+	net->kept_bytes = 0;
+	net->waits_until_ns = 0;
 }
 
 void nupa_net_flood(struct nupa_net *net, uint32_t frame_bytes)

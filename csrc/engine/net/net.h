@@ -53,7 +53,9 @@ void nupa_net_unlock(struct nupa_net *net);
 /* The place for the next frame, NUPA_NET_ROOM_BYTES: in the ring to the last frame's receiver,
  * since most go to the same one.  A frame to another receiver is copied there. */
 uint8_t *nupa_net_room(struct nupa_net *net);
-/* Whether that room is in the ring to *host*, and the interface there takes coalesced frames. */
+/* Whether the interface of *host* takes coalesced frames, and so separates datagrams. */
+bool nupa_net_takes_coalesced(struct nupa_net *net, uint32_t host);
+/* The same, and that room is in the ring to it. */
 bool nupa_net_may_coalesce(struct nupa_net *net, uint32_t host);
 /* Whether a queue of that host's interface is attached. */
 bool nupa_net_reaches(struct nupa_net *net, uint32_t host);
@@ -64,6 +66,8 @@ bool nupa_net_shares(struct nupa_net *net, uint32_t host);
  * for the next room. */
 bool nupa_net_send(struct nupa_net *net, uint32_t host, uint32_t frame_bytes);
 bool nupa_net_retry(struct nupa_net *net);
+/* Drops the frame that is kept, if there is one. */
+void nupa_net_forget(struct nupa_net *net);
 /* When the frame that is kept may go by its rate, in ns; 0: it waits for room. */
 uint64_t nupa_net_waits_until_ns(const struct nupa_net *net);
 /* To all other hosts; who has no room loses it. */

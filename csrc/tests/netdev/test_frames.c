@@ -181,7 +181,7 @@ TEST(random_bytes_are_refused_or_harmless)
 				ip[7] = 255;
 		}
 		if (nupa_frame_valid(frame, bytes, MTU)) {
-			nupa_frame_route(fabric, frame, &host);
+			nupa_frame_route(fabric, frame + NUPA_VNET_BYTES, &host);
 			nupa_neigh_ask(fabric, 0, frame, bytes, &host, reply, &reply_bytes);
 			nupa_coalesce_begin(&c, frame, bytes);
 		}
@@ -200,13 +200,13 @@ TEST(an_address_leads_to_its_host)
 
 	for (uint32_t i = 0; i < fabric->geometry.n_hosts; i++) {
 		ethernet(frame, fabric, 0, i, ETH_P_IP);
-		CHECK_EQ(nupa_frame_route(fabric, frame, &host), NUPA_FRAME_ONE);
+		CHECK_EQ(nupa_frame_route(fabric, frame + NUPA_VNET_BYTES, &host), NUPA_FRAME_ONE);
 		CHECK_EQ(host, i);
 	}
 	frame[NUPA_VNET_BYTES + 1] ^= 1; /* its number is right, the rest is not */
-	CHECK_EQ(nupa_frame_route(fabric, frame, &host), NUPA_FRAME_UNKNOWN);
+	CHECK_EQ(nupa_frame_route(fabric, frame + NUPA_VNET_BYTES, &host), NUPA_FRAME_UNKNOWN);
 	frame[NUPA_VNET_BYTES] |= 1;
-	CHECK_EQ(nupa_frame_route(fabric, frame, &host), NUPA_FRAME_ALL);
+	CHECK_EQ(nupa_frame_route(fabric, frame + NUPA_VNET_BYTES, &host), NUPA_FRAME_ALL);
 	nupa_fabric_put(fabric);
 }
 
