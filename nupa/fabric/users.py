@@ -23,6 +23,8 @@ _LEASES_PER_HOST = 1 << 16
 NET_LEASES = 1 << 10
 # struct flock, fcntl(2): type, whence, start, len, pid; native alignment.
 _FLOCK = "hhqqi0q"
+#: The name of a kernel's own attachment (csrc/kernel/host/libc.c).
+_KERNEL = "nupa_core"
 
 
 def take_lease(segment: Segment, host: int) -> None:
@@ -76,7 +78,7 @@ def users(path: str, *, only_programs: bool = False) -> str:
     """Returns ' by ib_send_lat (pid 12) on host0, ...', as far as it is known.
 
     These are attached processes and programs of `nupa run`, `nupa shell` and `nupa net exec`; also
-    others that hold a use, such as captures, unless *only_programs*.
+    others that hold a use, such as captures and kernels, unless *only_programs*.
     """
     from nupa.base.holders import holders
     from nupa.base.process import children, say
@@ -96,7 +98,7 @@ def users(path: str, *, only_programs: bool = False) -> str:
     found = {
         slot.pid: f"{slot.comm} (pid {slot.pid}) on {hosts[slot.host].name}"
         for slot in slots
-        if not slot.net_queue
+        if not slot.net_queue and not (only_programs and slot.comm == _KERNEL)
     }
     if leased or not only_programs:
         for pid in holders(path):
