@@ -4,6 +4,7 @@
 #define NUPA_VM_INIT_H
 
 #include <limits.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,6 +50,8 @@ int init_ivshmem(struct guest *guest);
 int init_bell(struct guest *guest); /* always 0: without a doorbell processes poll */
 int init_root(struct guest *guest);
 int init_network(struct guest *guest);
+/* Gives an interface an address of a /24, and brings it up. */
+int network_up(struct guest *guest, const char *interface, struct in_addr address);
 int init_attach(struct guest *guest);
 
 /* Gives the doorbell to processes that ask.  Returns -errno when that ends. */

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /*
- * The kernel's own attachment: nupa_core and nupa_rdma (csrc/kernel), where `nupa vm up --modules`
- * has put them beside the kernel's modules.
+ * The kernel's own attachment: nupa_core, nupa_net and nupa_rdma (csrc/kernel), where `nupa vm up
+ * --modules` has put them beside the kernel's modules.  nupa_net0 gets the addresses that `nupa net
+ * up` gives.
  */
 #include "guest/init.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/ipv6.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define LOADED_DIR "/run/nupa" /* where init_root has moved MODULES_DIR */
@@ -61,6 +67,43 @@ static int load(struct guest *guest, const char *name, const char *parameters)
 	return guest_fails(guest, "cannot load %s %s", name, parameters);
 }
 
+/* fd4e:5550:4100::N, with the digits of 10.0.0.N, as in segment/gid.c. */
+static int add_unique_local(struct guest *guest, struct in_addr ipv4)
+{
+	struct in6_ifreq request = { .ifr6_prefixlen = 64,
+				     .ifr6_ifindex = (int)if_nametoindex(NETDEV) };
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), error = 0;
+	char text[INET6_ADDRSTRLEN];
+
+	snprintf(text, sizeof(text), "fd4e:5550:4100::%u", ntohl(ipv4.s_addr) & 0xff);
+	inet_pton(AF_INET6, text, &request.ifr6_addr);
+	if (fd < 0 || ioctl(fd, SIOCSIFADDR, &request))
+		error = guest_fails(guest, "cannot add %s to " NETDEV, text);
+	if (fd >= 0)
+		close(fd);
+	return error;
+}
+
+/* A host's MAC address ends with its IPv4 address. */
+static int bring_up(struct guest *guest)
+{
+	struct ifreq request = { .ifr_name = NETDEV };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), error = 0;
+	struct in_addr ipv4;
+
+	if (fd < 0 || ioctl(fd, SIOCGIFHWADDR, &request))
+		error = guest_fails(guest, "there is no " NETDEV);
+	if (fd >= 0)
+		close(fd);
+	if (error)
+		return error;
+	memcpy(&ipv4, request.ifr_hwaddr.sa_data + 2, sizeof(ipv4));
+	/* The fabric gives addresses: nobody else has them. */
+	(void)file_write("0", "/proc/sys/net/ipv6/conf/" NETDEV "/accept_dad");
+	error = network_up(guest, NETDEV, ipv4);
+	return error ? error : add_unique_local(guest, ipv4);
+}
+
 int init_attach(struct guest *guest)
 {
 	char parameters[128];
@@ -75,5 +118,9 @@ int init_attach(struct guest *guest)
 	snprintf(parameters, sizeof(parameters), "base=%" PRIu64 " bytes=%" PRIu64 " host=%s",
 		 address, guest->bytes, guest->host);
 	error = load(guest, "nupa_core", parameters);
+	if (!error)
+		error = load(guest, "nupa_net", "");
+	if (!error)
+		error = bring_up(guest);
 	return error ? error : load(guest, "nupa_rdma", "netdev=" NETDEV);
 }

@@ -15,7 +15,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define INTERFACE "eth0"
 #define NETMASK "255.255.255.0"
 #define HOSTS "/etc/hosts"
 
@@ -26,13 +25,14 @@ static void set_address(struct ifreq *request, struct in_addr address)
 	memcpy(&request->ifr_addr, &name, sizeof(name));
 }
 
-static int bring_up(struct guest *guest, struct in_addr address)
+int network_up(struct guest *guest, const char *interface, struct in_addr address)
 {
-	struct ifreq request = { .ifr_name = INTERFACE };
+	struct ifreq request = { 0 };
 	struct in_addr mask;
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int failed = fd < 0;
 
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", interface);
 	set_address(&request, address);
 	failed = failed || ioctl(fd, SIOCSIFADDR, &request);
 	inet_pton(AF_INET, NETMASK, &mask);
@@ -40,7 +40,7 @@ static int bring_up(struct guest *guest, struct in_addr address)
 	failed = failed || ioctl(fd, SIOCSIFNETMASK, &request);
 	request.ifr_flags = IFF_UP | IFF_RUNNING;
 	failed = failed || ioctl(fd, SIOCSIFFLAGS, &request);
-	int error = failed ? guest_fails(guest, "cannot bring " INTERFACE " up") : 0;
+	int error = failed ? guest_fails(guest, "cannot bring %s up", interface) : 0;
 	if (fd >= 0)
 		close(fd);
 	return error;
@@ -86,5 +86,5 @@ int init_network(struct guest *guest)
 		errno = EINVAL;
 		return guest_fails(guest, "nupa.hosts does not name %s", guest->host);
 	}
-	return bring_up(guest, ours);
+	return network_up(guest, "eth0", ours);
 }

@@ -108,7 +108,8 @@ def _add_up(verbs: Subparsers) -> None:
 
 
 def _up(args: argparse.Namespace) -> int:
-    from nupa.netdev.up import Wish, up
+    from nupa.netdev.up import up
+    from nupa.netdev.wish import Wish
 
     exit_by_signals()
     wish = Wish(args.host, args.mtu, args.queues, args.netns)
@@ -121,6 +122,8 @@ def _up(args: argparse.Namespace) -> int:
 
 def _told(report: UpReport) -> str:
     lines = []
+    if report.kernels:
+        return f"{report.fabric}: nupa_net0 is this kernel's own (module nupa_net); nothing to do"
     if report.made:
         mtu = report.made[0].mtu_bytes
         names = [f"{host.name} ({host.ipv4})" for host in report.made]

@@ -43,7 +43,8 @@ def network(fabric: str) -> Iterator[None]:
     """
     # Imported here because they import pyroute2.
     from nupa.netdev.down import down
-    from nupa.netdev.up import Wish, up
+    from nupa.netdev.up import up
+    from nupa.netdev.wish import Wish
 
     try:
         up(fabric, Wish())

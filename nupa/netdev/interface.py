@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
 import struct
+from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +32,9 @@ _TUNSETPERSIST = 0x400454CB
 _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 _IFF_MULTI_QUEUE, _IFF_TUN_EXCL = 0x0100, 0x8000
 _IFREQ = "16sH22x"
+# <linux/sockios.h>, <linux/ethtool.h>: struct ethtool_drvinfo; /sys may be the shim's.
+_SIOCETHTOOL, _ETHTOOL_GDRVINFO, _DRVINFO = 0x8946, 3, "I32s160x"
+_KERNELS_DRIVER = b"nupa_net"  # csrc/kernel/net/device.c
 
 _IFF_UP = 1
 _IFA_F_NODAD, _IFA_F_PERMANENT = 0x02, 0x80
@@ -109,6 +114,19 @@ def ensure(
         raise LocalError(
             f"cannot set up {NAME}: {os.strerror(error.code)}; it takes CAP_NET_ADMIN", error.code
         ) from error
+
+
+def is_of_the_kernel() -> bool:
+    """Tells whether nupa_net0 of this namespace is an interface of the module nupa_net."""
+    info = array("B", struct.pack(_DRVINFO, _ETHTOOL_GDRVINFO, b""))
+    request = struct.pack("16sP16x", NAME.encode(), info.buffer_info()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            fcntl.ioctl(any_socket, _SIOCETHTOOL, request)
+        except OSError:
+            return False
+    driver: bytes = struct.unpack(_DRVINFO, info)[1]
+    return driver.rstrip(b"\0") == _KERNELS_DRIVER
 
 
 def check_device() -> None:

@@ -62,7 +62,8 @@ def _join(fabric: Fabric, host: HostInfo, make: bool) -> tuple[int, HostNet]:
 
 def _make(fabric: Fabric, host: HostInfo, *, lent: bool) -> tuple[int, HostNet]:
     from nupa.netdev.interface import check_device
-    from nupa.netdev.up import Wish, up_locked
+    from nupa.netdev.up import up_locked
+    from nupa.netdev.wish import Wish
 
     if registry.reference(fabric.name, os.path.abspath(fabric.path)) != fabric.name:  # noqa: PTH100
         raise LocalError(

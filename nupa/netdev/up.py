@@ -10,42 +10,28 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nupa.base.errors import FabricError, LocalError
 from nupa.base.process import end, signals_held
-from nupa.fabric import Fabric, default_topology, registry
+from nupa.fabric import Fabric, default_topology
 from nupa.netdev import address, down, interface, namespace, state
 from nupa.netdev.keeper import Keeper
 from nupa.netdev.namespace import Netns
 from nupa.netdev.start import PumpPort, StartedPump
 from nupa.netdev.state import HostNet, State
+from nupa.netdev.wish import Wish, check, check_kernels, of_this_machine
 from nupa.trunk.here import check_own, own_hosts
 
 if TYPE_CHECKING:
     from nupa.core.segment import HostInfo
 
 DEFAULT_MTU_BYTES = address.MTU_MAX_BYTES
-_HERE = "/proc/self/ns/net"
 _RELEASE_S = 5.0
 _TICK_S = 0.005
-
-
-class Wish(NamedTuple):
-    """The request.  hosts: names or numbers; empty: all.  None: as it is, or the default.
-
-    netns: a path or a pid, for the namespace of one host; else `net up` makes one.
-    lent: new interfaces go with their last user, and are not made permanent.
-    """
-
-    hosts: Sequence[str] = ()
-    mtu_bytes: int | None = None
-    queues: int | None = None
-    netns: str | None = None
-    lent: bool = False
 
 
 class UpReport(NamedTuple):
@@ -53,6 +39,7 @@ class UpReport(NamedTuple):
 
     healed: by host, what was wrong, in words; lost: by host, why it stays broken.
     lifeline: a writer of the lifeline of lent interfaces that are new, else -1; the caller's.
+    kernels: the interface is this kernel's own, and nothing was done.
     """
 
     fabric: str
@@ -62,6 +49,7 @@ class UpReport(NamedTuple):
     lost: dict[str, str]
     up: list[HostNet]
     lifeline: int
+    kernels: bool = False
 
 
 class _HostTask(NamedTuple):
@@ -91,8 +79,10 @@ def up(name: str | None, wish: Wish) -> UpReport:
     name None: as for Fabric.open(); if none is up, a default one is made, which goes with
     `net down`.  LocalError, FabricError: nothing was made.
     """
-    _check(wish)
-    interface.check_device()
+    check(wish)
+    kernels = interface.is_of_the_kernel()
+    if not kernels:
+        interface.check_device()
     with ExitStack() as always, ExitStack() as undo:
         with signals_held():
             fabric, made_fabric = Fabric.open_or_create(name, default_topology)
@@ -100,35 +90,12 @@ def up(name: str | None, wish: Wish) -> UpReport:
             if made_fabric:
                 undo.callback(Fabric.remove, fabric.name)
                 undo.callback(fabric.close)
+        wish = of_this_machine(fabric, wish)
+        if kernels and wish.is_here:
+            check_kernels(wish)
+            return UpReport(fabric.name, False, [], {}, {}, [], -1, kernels=True)
         with state.lock(fabric.name):
-            return up_locked(fabric, made_fabric, _of_this_machine(fabric, wish), undo)
-
-
-def _check(wish: Wish) -> None:
-    if wish.netns is not None and len(wish.hosts) != 1:
-        raise LocalError(
-            "--netns is for the interface of one host: name it with --host", errno.EINVAL
-        )
-    if wish.mtu_bytes is not None:
-        address.check_mtu(wish.mtu_bytes)
-    if wish.queues is not None and not 1 <= wish.queues <= interface.QUEUES_MAX:
-        raise LocalError(
-            f"{wish.queues} queues: an interface has 1 to {interface.QUEUES_MAX}", errno.EINVAL
-        )
-
-
-def _of_this_machine(fabric: Fabric, wish: Wish) -> Wish:
-    """Returns the wish in a guest, where the fabric is a device: its own host, in its own
-    network."""
-    if registry.reference(fabric.name, os.path.abspath(fabric.path)) == fabric.name:  # noqa: PTH100
-        return wish
-    hosts = wish.hosts or [host for host in [os.environ.get("NUPA_HOST")] if host]
-    if len(hosts) != 1:
-        raise LocalError(
-            f"the hosts of the fabric {fabric.name!r} are machines: name this one with --host",
-            errno.EINVAL,
-        )
-    return wish._replace(hosts=hosts, netns=wish.netns or _HERE)
+            return up_locked(fabric, made_fabric, wish, undo)
 
 
 def up_locked(fabric: Fabric, made_fabric: bool, wish: Wish, undo: ExitStack) -> UpReport:

@@ -66,10 +66,14 @@ def cycle(times: str, folder: str) -> None:
     """Unloads the modules and loads those of *folder*, with traffic after each load."""
     words = [f"{name}={(_PARAMETERS / name).read_text().strip()}" for name in ("base", "bytes")]
     words.append(f"host={(_PARAMETERS / 'host').read_text().strip()}")
+    address = _output("ip", "-4", "-o", "addr", "show", "nupa_net0").split()[3]
     for _ in range(int(times)):
-        unload("nupa_rdma", "nupa_core")
+        unload("nupa_rdma", "nupa_net", "nupa_core")
         insert(folder, "nupa_core", " ".join(words))
+        insert(folder, "nupa_net", "")
         insert(folder, "nupa_rdma", "netdev=nupa_net0")
+        subprocess.run(["ip", "addr", "add", address, "dev", "nupa_net0"], check=True)
+        subprocess.run(["ip", "link", "set", "nupa_net0", "up"], check=True)
         _until(lambda: "state ACTIVE" in _output("rdma", "link"), "no link is active")
         _talk_to_itself()
 

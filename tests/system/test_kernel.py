@@ -44,7 +44,7 @@ def test_a_disk_over_fabrics_reads_what_was_written(machine: Machine) -> None:
 
 
 def test_unloaded_modules_leave_the_fabric(machine: Machine) -> None:
-    modules = ["nvme_rdma", "nupa_rdma", "nupa_core"]
+    modules = ["nvme_rdma", "nupa_rdma", "nupa_net", "nupa_core"]
     machine.plain("host1", [sys.executable, kernel.__file__, "unload", *modules], deadline_s=200)
     shown = machine.nupa("show", "--fabric", machine.name).stdout
     assert [line.split()[2] for line in shown.splitlines() if " nupa_core " in line] == ["host0"]

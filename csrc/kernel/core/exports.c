@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
- * The engine's verbs, for nupa_rdma.
+ * The engine's verbs, for nupa_rdma, and its frames, for nupa_net.
  */
 #include "kernel/core/core.h"
 #include "engine/queue/queue.h"
 #include "engine/transport/transport.h"
 #include "segment/gid.h"
+#include "netdev/forward.h"
 #include "segment/slot/slot.h"
 
 #include <linux/export.h>
@@ -47,3 +48,17 @@ EXPORT_SYMBOL_GPL(nupa_query_qp);
 EXPORT_SYMBOL_GPL(nupa_destroy_qp);
 EXPORT_SYMBOL_GPL(nupa_post_send);
 EXPORT_SYMBOL_GPL(nupa_post_recv);
+
+EXPORT_SYMBOL_GPL(nupa_net_open);
+EXPORT_SYMBOL_GPL(nupa_kernel_net_close);
+EXPORT_SYMBOL_GPL(nupa_net_port_is_up);
+EXPORT_SYMBOL_GPL(nupa_net_count);
+EXPORT_SYMBOL_GPL(nupa_net_lock);
+EXPORT_SYMBOL_GPL(nupa_net_unlock);
+EXPORT_SYMBOL_GPL(nupa_net_room);
+EXPORT_SYMBOL_GPL(nupa_net_takes_coalesced);
+EXPORT_SYMBOL_GPL(nupa_net_retry);
+EXPORT_SYMBOL_GPL(nupa_net_forget);
+EXPORT_SYMBOL_GPL(nupa_frame_valid);
+EXPORT_SYMBOL_GPL(nupa_frame_route);
+EXPORT_SYMBOL_GPL(nupa_forward);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
  * Parts of the engine that a kernel attachment does not have: faults, rates, wires, injected
- * packets, records, doorbells, the netdev's queues, regions of the pool, memory that is not
- * coherent.  docs/kernel.md says what follows.
+ * packets, records, doorbells, regions of the pool, memory that is not coherent.  docs/kernel.md
+ * says what follows.
  */
 #include "base/rlimit.h"
 #include "engine/attachment/attachment.h"
@@ -224,29 +224,18 @@ void nupa_bell_ring_slot(struct nupa_fabric *fabric, const struct nupa_slot *slo
 {
 }
 
-/* --- queues of a netdev --------------------------------------------------------------------- */
+/* --- rates of frames -------------------------------------------------------------------- */
 
-bool nupa_net_receive(struct nupa_engine *engine, struct nupa_channel *channel,
-		      const struct nupa_msg *msg, const uint8_t *payload)
+bool nupa_net_may_go(struct nupa_net *net, uint32_t host, uint32_t frame_bytes)
 {
-	return false;
+	return true;
 }
 
-bool nupa_net_runs(const struct nupa_engine *engine, const struct nupa_channel *channel)
-{
-	return false;
-}
-
-void nupa_net_port_changed(struct nupa_engine *engine, bool up)
+void nupa_net_charge(struct nupa_net *net, uint32_t host, uint32_t frame_bytes)
 {
 }
 
-void nupa_net_fenced(struct nupa_engine *engine)
-{
-}
-
-bool nupa_net_serves(const struct nupa_fabric *fabric, uint32_t slot, uint32_t *host,
-		     uint32_t *queue)
+bool nupa_net_is_rated(struct nupa_net *net, uint32_t host)
 {
 	return false;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
- * The one attachment of a kernel, and its context; hints go to the kernel's log.
+ * The attachments of a kernel: with a context, and of its network interface.  Hints go to the log.
  */
 #include "kernel/host/host.h"
 #include "engine/attachment/attachment.h"
+#include "engine/net/net_internal.h"
 
 #include <linux/printk.h>
 
@@ -89,4 +90,18 @@ void nupa_kernel_close(struct ibv_context *ibv)
 	nupa_engine_put(engine);
 	nupa_registry_unlock();
 	free(context);
+}
+
+void nupa_kernel_net_close(struct nupa_net *net)
+{
+	struct nupa_engine *engine = net->engine;
+
+	if (!nupa_load_acquire(&nupa_kernel_halted)) {
+		nupa_net_close(net);
+		return;
+	}
+	nupa_engine_lock(engine);
+	engine->net = NULL;
+	nupa_engine_unlock(engine);
+	nupa_port_stop(engine);
 }

@@ -4,6 +4,7 @@
 #define NUPA_KERNEL_HOST_H
 
 #include "engine/memory/mr.h"
+#include "engine/net/net.h"
 
 /* libc.c: the file that the engine opens.  A kernel has one segment. */
 struct nupa_kernel_memory {
@@ -49,5 +50,6 @@ struct ibv_mr *nupa_kernel_reg_paged(struct ibv_pd *pd, const struct nupa_pages 
 struct ibv_context *nupa_kernel_open(struct nupa_fabric *fabric, uint32_t host, char *why,
 				     size_t why_bytes);
 void nupa_kernel_close(struct ibv_context *context);
+void nupa_kernel_net_close(struct nupa_net *net);
 
 #endif

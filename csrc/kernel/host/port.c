@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
- * The port of a kernel attachment, in the place of engine/attachment/port.c: a thread that runs the
- * engine, and a heartbeat.  No peer rings it, so it polls: often after traffic, and less often the
- * longer there is none.
+ * The ports of a kernel's attachments, in the place of engine/attachment/port.c: one thread that
+ * runs their engines, and a heartbeat each.  No peer rings it, so it polls: often after traffic,
+ * and less often the longer there is none.
  */
 #include "base/reserve.h"
 #include "kernel/host/host.h"
@@ -28,12 +28,16 @@ struct nupa_engine *nupa_engines;
 uint32_t nupa_engines_readers;
 bool nupa_kernel_halted;
 
-static struct {
-	struct task_struct *thread;
+struct port {
 	struct nupa_engine *engine; /* NULL: it does not run yet, or not any more */
 	struct completion left;     /* the thread does not run it any more */
 	struct delayed_work beat;
-} port;
+};
+
+static struct port ports[2]; /* of verbs, and of the network interface */
+static struct task_struct *thread;
+
+#define PORTS_END (ports + ARRAY_SIZE(ports))
 
 static DEFINE_MUTEX(registry);
 
@@ -54,7 +58,7 @@ uint64_t nupa_clock_ns(void)
 
 pid_t getpid(void)
 {
-	return port.thread ? task_pid_nr(port.thread) : 0;
+	return thread ? task_pid_nr(thread) : 0;
 }
 
 /* --- the thread ------------------------------------------------------------------------ */
@@ -76,48 +80,112 @@ static void run_cm(struct nupa_engine *engine)
 	nupa_engine_unlock(engine);
 }
 
-/* Until something may be to be done: at most *nap_ns, which grows. */
-static void nap(struct nupa_engine *engine, uint64_t *nap_ns)
+/* Says that the thread sleeps: whether the engine has work all the same, or when it will have. */
+static bool rest(struct nupa_engine *engine, uint64_t *until_ns)
 {
-	uint64_t now_ns = engine->now_ns(), timer_ns, left_ns;
-	ktime_t timeout;
 	bool busy;
 
 	nupa_engine_lock(engine);
 	nupa_engine_flush(engine);
-	timer_ns = nupa_engine_next_timer_ns(engine);
-	/* Set before the look: a wake-up after it is not lost. */
-	set_current_state(TASK_IDLE);
+	*until_ns = min_t(uint64_t, *until_ns, nupa_engine_next_timer_ns(engine));
 	nupa_store_release(&engine->own_bell, 1);
 	busy = must_run(engine);
 	nupa_engine_unlock(engine);
-	left_ns = timer_ns > now_ns ? timer_ns - now_ns : 0;
-	if (left_ns > *nap_ns)
-		left_ns = *nap_ns;
-	timeout = ns_to_ktime(left_ns);
-	if (!busy && left_ns)
+	return busy;
+}
+
+/* Until something may be to be done: at most *nap_ns, which grows. */
+static void nap(uint64_t *nap_ns)
+{
+	const uint64_t now_ns = nupa_clock_ns();
+	uint64_t until_ns = now_ns + *nap_ns;
+	ktime_t timeout;
+	bool busy = false;
+
+	/* Set before the look: a wake-up after it is not lost. */
+	set_current_state(TASK_IDLE);
+	for (struct port *port = ports; port < PORTS_END; port++)
+		if (port->engine)
+			busy |= rest(port->engine, &until_ns);
+	timeout = ns_to_ktime(until_ns - now_ns);
+	if (!busy && until_ns > now_ns)
 		schedule_hrtimeout_range(&timeout, SLACK_NS, HRTIMER_MODE_REL);
 	__set_current_state(TASK_RUNNING);
-	nupa_store_release(&engine->own_bell, 0);
+	for (struct port *port = ports; port < PORTS_END; port++)
+		if (port->engine)
+			nupa_store_release(&port->engine->own_bell, 0);
 	*nap_ns = min_t(uint64_t, *nap_ns * 2, NAP_MAX_NS);
 }
 
-static void run(struct nupa_engine *engine)
+static uint32_t turn(struct nupa_engine *engine)
 {
-	uint64_t spin_until_ns = 0, nap_ns = NAP_MIN_NS, now_ns;
+	uint32_t handled;
 
-	while (!nupa_load_acquire(&engine->stop) && !nupa_load_acquire(&nupa_kernel_halted)) {
+	run_cm(engine);
+	/* Frames for the network stack are taken from us when this ends. */
+	local_bh_disable();
+	nupa_engine_lock(engine);
+	handled = nupa_engine_progress(engine);
+	nupa_engine_unlock(engine);
+	local_bh_enable();
+	return handled;
+}
+
+/* Whether engines run, and how many messages they have handled. */
+static bool run_all(uint32_t *handled)
+{
+	bool any = false;
+
+	*handled = 0;
+	for (struct port *port = ports; port < PORTS_END; port++) {
+		struct nupa_engine *engine = nupa_load_acquire(&port->engine);
+
+		if (!engine)
+			continue;
+		if (nupa_load_acquire(&engine->stop)) {
+			nupa_store_release(&port->engine, NULL);
+			complete(&port->left);
+		} else if (!nupa_load_acquire(&nupa_kernel_halted)) {
+			*handled += turn(engine);
+			any = true;
+		}
+	}
+	return any;
+}
+
+/* Until an engine begins or ends. */
+static void wait_for_engines(void)
+{
+	bool wanted = false;
+
+	set_current_state(TASK_IDLE);
+	for (struct port *port = ports; port < PORTS_END; port++) {
+		const struct nupa_engine *engine = nupa_load_acquire(&port->engine);
+
+		wanted |= engine && (nupa_load_acquire(&engine->stop) || !nupa_kernel_halted);
+	}
+	if (!wanted && !kthread_should_stop())
+		schedule();
+	__set_current_state(TASK_RUNNING);
+}
+
+static int port_thread(void *unused)
+{
+	uint64_t spin_until_ns = 0, nap_ns = NAP_MIN_NS;
+
+	while (!kthread_should_stop()) {
 		uint32_t handled;
+		uint64_t now_ns;
 
 		if (nupa_reserve_fill()) {
 			cond_resched();
 			continue;
 		}
-		run_cm(engine);
-		nupa_engine_lock(engine);
-		handled = nupa_engine_progress(engine);
-		now_ns = engine->now_ns();
-		nupa_engine_unlock(engine);
+		if (!run_all(&handled)) {
+			wait_for_engines();
+			continue;
+		}
+		now_ns = nupa_clock_ns();
 		if (handled) {
 			spin_until_ns = now_ns + SPIN_NS;
 			nap_ns = NAP_MIN_NS;
@@ -125,25 +193,7 @@ static void run(struct nupa_engine *engine)
 		if (now_ns < spin_until_ns)
 			cond_resched();
 		else
-			nap(engine, &nap_ns);
-	}
-}
-
-static int port_thread(void *unused)
-{
-	while (!kthread_should_stop()) {
-		struct nupa_engine *engine = nupa_load_acquire(&port.engine);
-
-		if (engine) {
-			run(engine);
-			nupa_store_release(&port.engine, NULL);
-			complete(&port.left);
-			continue;
-		}
-		set_current_state(TASK_IDLE);
-		if (!nupa_load_acquire(&port.engine) && !kthread_should_stop())
-			schedule();
-		__set_current_state(TASK_RUNNING);
+			nap(&nap_ns);
 	}
 	return 0;
 }
@@ -157,22 +207,22 @@ int nupa_kernel_port_prepare(void)
 		.sched_policy = SCHED_NORMAL,
 		.sched_runtime = SLICE_NS,
 	};
-	struct task_struct *thread = kthread_run(port_thread, NULL, "nupa-port");
+	struct task_struct *made = kthread_run(port_thread, NULL, "nupa-port");
 
-	if (IS_ERR(thread))
-		return PTR_ERR(thread);
-	sched_setattr_nocheck(thread, &attr);
-	port.thread = get_task_struct(thread);
+	if (IS_ERR(made))
+		return PTR_ERR(made);
+	sched_setattr_nocheck(made, &attr);
+	thread = get_task_struct(made);
 	return 0;
 }
 
 void nupa_kernel_port_forget(void)
 {
-	if (!port.thread)
+	if (!thread)
 		return;
-	kthread_stop(port.thread);
-	put_task_struct(port.thread);
-	port.thread = NULL;
+	kthread_stop(thread);
+	put_task_struct(thread);
+	thread = NULL;
 	nupa_reserve_free();
 }
 
@@ -192,27 +242,31 @@ static bool neighbour_ended(struct nupa_engine *engine)
 	return ended;
 }
 
+/* One for all: the others' heartbeats follow. */
 static void stand_down(struct nupa_engine *engine)
 {
 	const struct ibv_async_event event = { .event_type = IBV_EVENT_DEVICE_FATAL };
 
-	nupa_hint("this kernel stood still for so long that others declared it dead: load the "
-		  "modules again");
+	if (!nupa_load_acquire(&nupa_kernel_halted))
+		nupa_hint("this kernel stood still for so long that others declared it dead: load "
+			  "the modules again");
 	nupa_engine_lock(engine);
 	nupa_store_release(&nupa_kernel_halted, true);
 	for (struct nupa_list *at = engine->contexts.next; at != &engine->contexts; at = at->next)
 		nupa_event_raise(container_of(at, struct nupa_context, link), &event);
+	nupa_net_fenced(engine);
 	nupa_engine_unlock(engine);
-	wake_up_process(port.thread);
+	wake_up_process(thread);
 }
 
 static void beat(struct work_struct *work)
 {
-	struct nupa_engine *engine = port.engine;
+	struct port *port = container_of(to_delayed_work(work), struct port, beat);
+	struct nupa_engine *engine = port->engine;
 	struct nupa_slot *slot = engine->slot;
 	bool ended;
 
-	if (nupa_slot_claim(slot) != engine->claim) {
+	if (nupa_load_acquire(&nupa_kernel_halted) || nupa_slot_claim(slot) != engine->claim) {
 		stand_down(engine);
 		return;
 	}
@@ -224,30 +278,45 @@ static void beat(struct work_struct *work)
 		nupa_store_release(&engine->deaths, true);
 		nupa_port_wake(engine);
 	}
-	schedule_delayed_work(&port.beat, msecs_to_jiffies(NUPA_BEAT_MS));
+	schedule_delayed_work(&port->beat, msecs_to_jiffies(NUPA_BEAT_MS));
 }
 
 /* --- the engine's calls ---------------------------------------------------------------- */
 
+static struct port *port_of(const struct nupa_engine *engine)
+{
+	for (struct port *port = ports; port < PORTS_END; port++)
+		if (port->engine == engine)
+			return port;
+	return NULL;
+}
+
+/* With the registry's lock. */
 int nupa_port_start(struct nupa_engine *engine)
 {
+	struct port *port = port_of(NULL);
+
+	if (!port)
+		return -EUSERS;
 	engine->membarrier = false;
 	nupa_store_release(&engine->slot->needs_fence, 1);
-	INIT_DELAYED_WORK(&port.beat, beat);
-	init_completion(&port.left);
-	nupa_store_release(&port.engine, engine);
-	wake_up_process(port.thread);
-	schedule_delayed_work(&port.beat, 0);
+	INIT_DELAYED_WORK(&port->beat, beat);
+	init_completion(&port->left);
+	nupa_store_release(&port->engine, engine);
+	wake_up_process(thread);
+	schedule_delayed_work(&port->beat, 0);
 	return 0;
 }
 
 /* The thread itself stays: its pid is the slot's owner. */
 void nupa_port_stop(struct nupa_engine *engine)
 {
-	cancel_delayed_work_sync(&port.beat);
+	struct port *port = port_of(engine);
+
+	cancel_delayed_work_sync(&port->beat);
 	nupa_store_release(&engine->stop, true);
-	wake_up_process(port.thread);
-	wait_for_completion(&port.left);
+	wake_up_process(thread);
+	wait_for_completion(&port->left);
 }
 
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
@@ -259,7 +328,7 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 void nupa_port_wake(struct nupa_engine *engine)
 {
 	if (nupa_load_seq(&engine->own_bell))
-		wake_up_process(port.thread);
+		wake_up_process(thread);
 }
 
 void nupa_port_knock(struct nupa_engine *engine, struct nupa_slot *slot)

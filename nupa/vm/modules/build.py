@@ -22,7 +22,7 @@ from nupa.vm.boot.cache import Cache
 from nupa.vm.boot.packages import Apt
 
 #: The modules, in the order in which they are loaded.
-NAMES = ("nupa_core", "nupa_rdma")
+NAMES = ("nupa_core", "nupa_rdma", "nupa_net")
 #: Modules of the kernel that use an RDMA device or give it to processes, and some to compare with.
 USERS = (
     "ib_uverbs",

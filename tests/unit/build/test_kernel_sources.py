@@ -31,7 +31,8 @@ def declared() -> set[str]:
 
 def object_of(source: str) -> Path | None:
     """Returns the object file of a source in build/dev; None: it is not built."""
-    return next(_BUILT.glob(f"CMakeFiles/nupa_engine*.dir/**/{source}.o"), None)
+    library = "netdev" if source.startswith("netdev/") else "engine*"
+    return next(_BUILT.glob(f"CMakeFiles/nupa_{library}.dir/**/{source}.o"), None)
 
 
 def called(built: Path) -> set[str]:
