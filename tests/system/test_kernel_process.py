@@ -14,10 +14,10 @@ import pytest
 
 from tests.programs.needs import needs
 from tests.system import nvme_process
-from tests.system.upper import nvme
+from tests.system.upper import nvme, plan9
 
-from .machine import PLAIN, Machine, booted
-from .programs import net_up
+from .machine import PLAIN, Machine, booted, new_port
+from .programs import address, net_up
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -146,3 +146,16 @@ def test_the_kernel_connects_to_a_process(machine: Machine) -> None:
 def test_the_kernel_has_no_warning(machine: Machine) -> None:
     log = machine.run("host0", [*PLAIN, "dmesg"]).stdout
     assert [line for line in log.splitlines() if "WARNING" in line or "BUG" in line] == []
+
+
+def test_a_process_serves_files_to_the_kernel_by_9p(machine: Machine) -> None:
+    port = str(new_port())
+    words = [sys.executable, "-P", plan9.__file__]
+    machine.plain("host0", ["/sbin/modprobe", "9pnet_rdma"])
+    with machine.program(machine.argv(machine.here, [*words, "server", port])) as server:
+        machine.until(lambda: server.has_said("listens"), server)
+        command = [*words, "client", address(machine.here), port]
+        read, wrote = machine.plain("host0", command, deadline_s=SLOW_S).stdout.splitlines()
+        served = machine.wait(server).check().stdout.splitlines()[-1]
+    assert read == f"read {plan9.sum_of(0)}"
+    assert [wrote, served] == [f"wrote {plan9.sum_of(1)}", f"served {plan9.sum_of(1)}"]

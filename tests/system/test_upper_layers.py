@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nupa.vm.storage.protocol import PROTOCOLS
+from tests.programs.needs import needs
 from tests.system import upper
 
 from . import programs
@@ -22,6 +23,9 @@ pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1200)]
 SERVER, CLIENT = "host0", "host1"
 #: Beside other work, emulated guests take so long for tens of megabytes.
 STEP_S = 300.0
+EXERCISE_S = 300.0
+_WITH_BYTES = ("hdd", "fallocate", "iomix")
+_EXERCISES = (*_WITH_BYTES, "dentry", "rename", "link", "symlink", "lockf", "fstat", "utime")
 _UPPER = Path(upper.__file__).parent
 #: To load in the target, and in the initiator: of what `nupa vm up --modules` puts into guests.
 _MODULES = {
@@ -77,6 +81,22 @@ def _storage(machine: Machine, name: str, megabytes: int) -> Iterator[str]:
 def test_nfs_reads_60_megabytes_that_it_wrote(machine: Machine) -> None:
     with _storage(machine, "nfs", 80) as path:
         _compared(machine, path, 60)
+
+
+def test_nfs_bears_an_exerciser_of_file_systems(machine: Machine) -> None:
+    """Each load of stress-ng compares its data or names, while others change theirs."""
+    words = [needs("stress-ng", "stress-ng"), "--verify", "--timeout", f"{EXERCISE_S:g}"]
+    for kind in _EXERCISES:
+        words += [f"--{kind}", "1"]
+    for kind in _WITH_BYTES:
+        words += [f"--{kind}-bytes", "8M"]
+    with _storage(machine, "nfs", 300) as path:
+        words += ["--dentries", "64", "--temp-path", str(Path(path).parent)]
+        told = machine.plain(CLIENT, words, deadline_s=EXERCISE_S + STEP_S)
+        said = told.stdout + told.stderr
+        assert f"passed: {len(_EXERCISES)}" in said, said
+        assert "failed: 0" in said, said
+        _compared(machine, path, 20)
 
 
 def test_iser_reads_what_it_wrote(machine: Machine) -> None:
