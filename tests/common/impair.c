@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Forwards Ethernet frames between two interfaces and impairs those of one UDP port, by a seed.
  *
- *   impair IFACE IFACE SEED PORT LOSS DUPLICATE REORDER CORRUPT MARK   (probabilities, 0 to 1)
+ *   impair IFACE IFACE SEED PORT LOSS DUPLICATE REORDER CORRUPT MARK [RECORD]
  *
- * PORT 0: all frames, of which none is corrupted or marked.  It prints a line when it forwards, and
- * its counts when SIGTERM ends it.  The decision about the nth packet of a direction follows from
- * the seed.  netem(8) has no seed before Linux 6.6, and not every kernel has netem.
+ * LOSS to MARK are probabilities, 0 to 1.  PORT 0: all frames, of which none is corrupted or marked.
+ * It prints a line when it forwards, and its counts when SIGTERM ends it.  The decision about the
+ * nth packet of a direction follows from the seed.  netem(8) has no seed before Linux 6.6, and not
+ * every kernel has netem.  The file RECORD has the last packets of RoCE v2 at any time (record.py).
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +30,8 @@
 #define HELD 64u
 #define HOLD_FRAMES 8u
 #define HOLD_NS 2000000u /* then it goes, even if no frame follows */
+#define PASSAGES 65536u
+#define BTH_BYTES 12u
 
 enum { LOSS, DUPLICATE, REORDER, CORRUPT, MARK, KINDS };
 static const char *const NAMES[KINDS] = { "lost", "duplicated", "reordered", "corrupted",
@@ -40,10 +45,24 @@ struct held {
 
 struct direction {
 	int in, out;
+	uint8_t number;
 	uint64_t random, passed;
 	struct held held[HELD];
 };
 
+/* A packet as it came, and what was done to it. */
+struct passage {
+	uint64_t ns; /* CLOCK_MONOTONIC */
+	uint32_t dqpn, psn, bytes;
+	uint8_t way, opcode, hits, headers[9]; /* what follows the BTH, as far as it goes */
+};
+
+struct record {
+	uint64_t n; /* so many have passed */
+	struct passage last[PASSAGES];
+};
+
+static struct record *record; /* NULL: none */
 static double probability[KINDS];
 static uint64_t counts[KINDS], forwarded, selected;
 static unsigned port;
@@ -144,6 +163,40 @@ static bool mark(uint8_t *frame)
 	return true;
 }
 
+static struct record *open_record(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+	void *at;
+	if (fd < 0 || ftruncate(fd, sizeof(struct record)) != 0 ||
+	    (at = mmap(NULL, sizeof(struct record), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) ==
+		MAP_FAILED) {
+		perror(path);
+		exit(1);
+	}
+	close(fd);
+	return at;
+}
+
+/* Of the packet whose UDP header is at *udp*. */
+static void note(const struct direction *way, const uint8_t *frame, size_t udp, const bool *hit)
+{
+	const uint8_t *bth = frame + udp + 8;
+	size_t bytes = word16(frame + udp + 4) - 8;
+	struct passage passed = { .ns = now_ns(), .bytes = (uint32_t)bytes, .way = way->number };
+	if (bytes < BTH_BYTES)
+		return;
+	passed.opcode = bth[0];
+	passed.dqpn = (uint32_t)bth[5] << 16 | word16(bth + 6);
+	passed.psn = (uint32_t)bth[9] << 16 | word16(bth + 10);
+	for (unsigned kind = 0; kind < KINDS; kind++)
+		passed.hits |= (uint8_t)(hit[kind] << kind);
+	bytes -= BTH_BYTES;
+	memcpy(passed.headers, bth + BTH_BYTES,
+	       bytes < sizeof(passed.headers) ? bytes : sizeof(passed.headers));
+	record->last[record->n % PASSAGES] = passed;
+	__atomic_store_n(&record->n, record->n + 1, __ATOMIC_RELEASE);
+}
+
 static void put(struct direction *way, const uint8_t *frame, ssize_t bytes)
 {
 	while (send(way->out, frame, (size_t)bytes, 0) < 0 && errno == ENOBUFS && !ended)
@@ -194,6 +247,8 @@ static void handle(struct direction *way, uint8_t *frame, ssize_t bytes)
 	for (unsigned kind = 0; kind < KINDS; kind++)
 		hit[kind] = (double)(draw(way) >> 11) * 0x1p-53 < probability[kind];
 	uint64_t frames = 1 + draw(way) % HOLD_FRAMES;
+	if (record != NULL && udp != 0)
+		note(way, frame, udp, hit);
 	if (hit[LOSS]) {
 		counts[LOSS]++;
 		release(way, now_ns());
@@ -231,9 +286,12 @@ int main(int argc, char **argv)
 {
 	static uint8_t frame[FRAME_BYTES];
 	struct direction way[2] = { 0 };
-	if (argc != 5 + KINDS)
+	if (argc != 5 + KINDS && argc != 6 + KINDS)
 		return 2;
+	if (argc == 6 + KINDS)
+		record = open_record(argv[5 + KINDS]);
 	for (int i = 0; i < 2; i++) {
+		way[i].number = (uint8_t)i;
 		way[i].in = way[1 - i].out = open_interface(argv[1 + i]);
 		way[i].random = strtoull(argv[3], NULL, 0) * 2 + (unsigned)i;
 	}

@@ -58,8 +58,11 @@ def impaired(
     *,
     seed: int,
     port: int = ROCE_PORT,
+    record: Path | None = None,
 ) -> Iterator[dict[str, int]]:
     """Impairs UDP packets to *port* (0: all frames, by loss, duplicates and order alone).
+
+    *record*: a file that has the last packets of RoCE v2 at any time, for record.read().
 
     Yields counts, which are there after the block: forwarded, selected, lost, duplicated,
     reordered, corrupted, marked.
@@ -69,6 +72,7 @@ def impaired(
         _offload(machine, "off")
     values = [f"{value:.9f}" for value in astuple(impairment)]
     argv = left.hub_argv(program, left.link, right.link, str(seed), str(port), *values)
+    argv += [] if record is None else [str(record)]
     counts: dict[str, int] = {}
     for machine in (left, right):
         _hub(machine, "ip", "link", "set", machine.link, "nomaster")

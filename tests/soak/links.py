@@ -24,6 +24,11 @@ class LinkEnd:
     down: bool = False
     gone: bool = False
 
+    @property
+    def qp_numbers(self) -> set[int]:
+        """Returns those of its QPs: one, or two with XRC (control.c, address)."""
+        return {int(word) for word in self.address.split()[:2]}
+
 
 @dataclass
 class Link:

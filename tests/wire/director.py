@@ -13,10 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nupa.fabric.wires.entry import COUNTERS
 from nupa.programs.pair import Program
+from tests.common import record
 from tests.soak.crew import Worker
 from tests.soak.director import LOST, STRIKES, Director
 from tests.soak.links import Link
@@ -32,6 +34,7 @@ LONG_NS = (3 * SECOND, 5 * SECOND)
 REST_NS = 3 * SECOND
 ADD_NS = 20 * SECOND
 UNTOLD_NS = 41 * SECOND  # NETWORK_HANG_NS of tests/soak/worker/dials.c, and one to say so
+TOLD_NS = 4 * RETRY_NS  #: of what passed before a connection ended without a reason
 WR_FLUSH_ERR, RETRY_EXC_ERR = 5, 12
 
 
@@ -57,9 +60,10 @@ class WireDirector(Director):
     movers = (None,)
     kept_heap_bytes = 1 << 20  #: librdmacm keeps its device, whose wire has buffers
 
-    def __init__(self, stage: Wired, *args: Any, **options: Any) -> None:
+    def __init__(self, stage: Wired, packets: Path, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._stage = stage
+        self._packets = packets
         self._outages: list[Outage] = []
         self._adding: tuple[Program, Outage] | None = None
         self.counters: Counter[str] = Counter()  #: of wires, those of dead keepers as well
@@ -72,6 +76,13 @@ class WireDirector(Director):
     def _is_excused(self, link: Link, status: int) -> bool:
         if status == LOST:
             return self._may_lose(link)
+        if not self._is_cut_off(link, status):
+            self._explain(link)
+            return False
+        return True
+
+    def _is_cut_off(self, link: Link, status: int) -> bool:
+        """Tells whether the way was gone for so long that a reliable connection ends."""
         now_ns = time.monotonic_ns()
         # Deaths of keepers end all connections; the other end is told by its timer.
         since_ns = max(link.made_ns - SECOND, now_ns - 3 * RETRY_NS)
@@ -79,6 +90,24 @@ class WireDirector(Director):
             return True
         out_ns = sum(outage.within(now_ns - 2 * RETRY_NS, now_ns) for outage in self._outages)
         return status == RETRY_EXC_ERR and out_ns > RETRY_NS // 2
+
+    def _explain(self, link: Link) -> None:
+        """Says all that passed between the ends of *link* lately, and what we did meanwhile."""
+        now_ns = time.monotonic_ns()
+        for outage in self._outages[-4:]:
+            to_s = "now" if outage.to_ns is None else f"{(outage.to_ns - now_ns) / SECOND:.3f} s"
+            what = "no keeper" if outage.keeper else "no cable"
+            self._say(f"  {what}: {(outage.from_ns - now_ns) / SECOND:.3f} s to {to_s}")
+        for end in link.ends:
+            for stop in end.worker.stops[-8:]:
+                to_s = "now" if stop.to_ns is None else f"{(stop.to_ns - now_ns) / SECOND:.3f} s"
+                from_s = (stop.from_ns - now_ns) / SECOND
+                self._say(f"  {end.worker.name} was stopped: {from_s:.3f} s to {to_s}")
+        numbers = [number for end in link.ends for number in end.qp_numbers]
+        self._say(f"  {self._describe(link)}: QPs {[hex(number) for number in numbers]}")
+        for passage in record.read(self._packets):
+            if passage.dqpn in numbers and now_ns - passage.ns < TOLD_NS:
+                self._say(f"  {passage.describe(now_ns)}")
 
     def _may_lose(self, link: Link) -> bool:
         return not link.reliable

@@ -6,8 +6,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from tests.wire.lab import GID_INDEX, HOSTS, Wired, wired
 
 #: Impairments by their names on the command line.
 LEVELS = {
-    "none": None,
+    "none": Impairment(),
     "loss": Impairment(loss=0.01),
     "mild": Impairment(loss=0.002, duplicate=0.002, reorder=0.002, corrupt=0.002, mark=0.001),
     "harsh": Impairment(loss=0.02, duplicate=0.02, reorder=0.02, corrupt=0.02, mark=0.01),
@@ -61,17 +60,21 @@ def run_wire_soak(
     )
     say(f"soak: {replay}")
     folder = Path(tempfile.mkdtemp(prefix="nupa-soak-"))
+    packets = folder / "packets"
     start = time.monotonic()
     try:
         program = build(folder)
         with (
             machines(2) as pair,
-            _impaired(folder, pair, LEVELS[impairment], seed) as counts,
+            impaired(
+                impair.build(folder), *pair, LEVELS[impairment], seed=seed, record=packets
+            ) as counts,
             wired(pair, users.ourselves()) as stage,
         ):
             before = _Left.of(stage)
             director = WireDirector(
                 stage,
+                packets,
                 [_place(stage, end) for end in (0, 1)],
                 program,
                 seed=seed,
@@ -90,17 +93,6 @@ def run_wire_soak(
         say(f"again: {replay}")
     passed = time.monotonic() - start
     return WireReport(replay, passed, found, NOTICE_LIMIT_MS, dict(director.counters), counts)
-
-
-@contextmanager
-def _impaired(
-    folder: Path, pair: tuple[Namespace, ...], impairment: Impairment | None, seed: int
-) -> Iterator[dict[str, int]]:
-    if impairment is None:
-        yield {}
-        return
-    with impaired(impair.build(folder), *pair, impairment, seed=seed) as counts:
-        yield counts
 
 
 def _place(stage: Wired, end: int) -> Place:
