@@ -27,7 +27,7 @@ bool nupa_wire_kept(const struct nupa_fabric *fabric, const struct nupa_wire_ent
 		return false;
 	claim = nupa_load_acquire(&fabric->slots[slot].claim);
 	return NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE &&
-	       NUPA_CLAIM_EPOCH(claim) == nupa_load_relaxed(&entry->epoch);
+	       NUPA_CLAIM_EPOCH(claim) == nupa_load_acquire(&entry->epoch);
 }
 
 /* An address of an entry, which may change meanwhile: false if so. */

@@ -217,10 +217,11 @@ static struct nupa_wire_info info_of(const struct nupa_kept *wire, uint32_t medi
 static int attach(struct nupa_kept *wire, char *why, size_t why_bytes)
 {
 	const struct nupa_wire_info info = info_of(wire, NUPA_WIRE_UDP);
-	const int error = nupa_wire_check(wire->keeper->fabric, &info, why, why_bytes);
+	const int index = nupa_wire_reserve(wire->keeper->fabric, &info, why, why_bytes);
 
-	if (error)
-		return error;
+	if (index < 0)
+		return index;
+	wire->index = (uint32_t)index;
 	wire->engine = nupa_engine_attach(wire->keeper->fabric, wire->host, why, why_bytes);
 	if (!wire->engine)
 		return -errno;
@@ -242,7 +243,6 @@ static int publish(struct nupa_kept *wire, uint32_t medium, uint32_t mtu_bytes, 
 	index = nupa_wire_add(wire->keeper->fabric, &info, why, why_bytes);
 	if (index < 0)
 		return index;
-	wire->index = (uint32_t)index;
 	wire->entry = nupa_wire_at(wire->keeper->fabric, wire->index);
 	return wire->entry ? 0 : -ESTALE;
 }
@@ -307,6 +307,7 @@ int nupa_keeper_add(struct nupa_keeper *keeper, uint32_t host, const uint8_t rem
 	nupa_notes_open(wire);
 	wire->keeper = keeper;
 	wire->host = host;
+	wire->index = NUPA_WIRES_MAX; /* none yet */
 	wire->listener.fd = wire->source.fd = -1;
 	memcpy(wire->remote, remote, 16);
 	memcpy(wire->path, path, strlen(path));
@@ -314,6 +315,7 @@ int nupa_keeper_add(struct nupa_keeper *keeper, uint32_t host, const uint8_t rem
 	nupa_fabric_reap(keeper->fabric); /* a dead keeper may be on the host */
 	error = open_wire(wire, medium, guest, why, why_bytes);
 	if (error) {
+		(void)nupa_wire_remove(keeper->fabric, wire->index);
 		free_wire(keeper, wire);
 		return error;
 	}

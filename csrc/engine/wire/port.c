@@ -259,8 +259,8 @@ void nupa_wires_wake(struct nupa_engine *engine)
 void nupa_wires_follow(struct nupa_engine *engine)
 {
 	engine->has_wires = false;
-	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++)
-		if (nupa_wire_at(engine->fabric, i))
+	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++) /* W6: also those that await a keeper */
+		if (nupa_wire_taken(engine->fabric, &engine->fabric->sb->wires[i]))
 			engine->has_wires = true;
 	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
 		if (wire->channel) /* the path MTU may be another one */

@@ -6,7 +6,10 @@
  *   W1  An entry's words up to `socket` are written before `host`, by the holder of the control
  *       lock, except `state`, `mtu_bytes` and `error`, which the keeper stores.
  *   W2  An entry holds while its slot has its epoch.  Others take an entry of a dead keeper away.
- *   W3  All of it is read by other processes: each field is checked before its use. */
+ *   W3  All of it is read by other processes: each field is checked before its use.
+ *   W6  A keeper's host has an entry from before the keeper attaches.  Without one, a number of the
+ *       other end's QP would be taken for one of this fabric, and a channel to the keeper opened
+ *       that is no wire's. */
 #ifndef NUPA_WIRE_LAYOUT_H
 #define NUPA_WIRE_LAYOUT_H
 

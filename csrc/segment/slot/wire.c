@@ -9,6 +9,7 @@
 #include "segment/wire.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 /* --- listing ------------------------------------------------------------------------- */
@@ -135,26 +136,46 @@ static int check_values(struct nupa_fabric *fabric, const struct nupa_wire_info 
 			    fabric->hosts[host].name);
 }
 
-/* Takes away entries of dead keepers that the new one takes the place of: those of its host and of
- * its address, and if the table is full, all. */
+/* Whether the entry is of no keeper, and that of this wire: its host is lost until it has one. */
+static bool awaits(const struct nupa_fabric *fabric, const struct nupa_wire_entry *entry,
+		   const struct nupa_wire_info *wire)
+{
+	return nupa_wire_taken(fabric, entry) && !nupa_wire_kept(fabric, entry) &&
+	       nupa_load_acquire(&entry->host) - 1 == wire->host &&
+	       !memcmp(entry->remote, wire->remote, sizeof(entry->remote)) &&
+	       !memcmp(entry->local, wire->local, sizeof(entry->local));
+}
+
+/* Takes away other entries of dead keepers that the new one takes the place of: those of its host
+ * and of its address, and if the table is full, all. */
 static void clear_dead(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, bool all)
 {
 	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++) {
 		struct nupa_wire_entry *entry = &fabric->sb->wires[i];
 
 		if (nupa_wire_taken(fabric, entry) && !nupa_wire_kept(fabric, entry) &&
+		    !awaits(fabric, entry, wire) &&
 		    (all || (nupa_load_acquire(&entry->host) - 1) == wire->host ||
 		     !memcmp(entry->remote, wire->remote, sizeof(entry->remote))))
 			nupa_store_release(&entry->host, 0);
 	}
 }
 
-static struct nupa_wire_entry *find_free(struct nupa_fabric *fabric)
+/* The entry that awaits the wire, or one that is free. */
+static struct nupa_wire_entry *find_place(struct nupa_fabric *fabric,
+					  const struct nupa_wire_info *wire)
 {
-	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++)
-		if (!nupa_wire_taken(fabric, &fabric->sb->wires[i]))
-			return &fabric->sb->wires[i];
-	return NULL;
+	struct nupa_wire_entry *found = NULL;
+
+	for (uint32_t i = 0; i < NUPA_WIRES_MAX; i++) {
+		struct nupa_wire_entry *entry = &fabric->sb->wires[i];
+
+		if (awaits(fabric, entry, wire))
+			return entry;
+		if (!found && !nupa_wire_taken(fabric, entry))
+			found = entry;
+	}
+	return found;
 }
 
 /* Whether the local address is one of the GIDs, or may become one. */
@@ -169,7 +190,8 @@ static bool has_gid(const struct nupa_fabric *fabric, const uint8_t local[16])
 	return n < NUPA_WIRE_LOCALS_MAX;
 }
 
-/* Word by word, but for `host`: others look at entries that are free. */
+/* Word by word, but for `epoch` and `host`: others look at entries that are free or await a keeper.
+ */
 static void store(struct nupa_wire_entry *entry, const struct nupa_wire_info *wire)
 {
 	struct nupa_wire_entry made = { .slot = wire->slot,
@@ -185,16 +207,18 @@ static void store(struct nupa_wire_entry *entry, const struct nupa_wire_info *wi
 	memcpy(made.socket, wire->socket, sizeof(made.socket));
 	memcpy(words, &made, sizeof(words));
 	for (uint32_t i = 1; i < sizeof(words) / sizeof(words[0]); i++)
-		nupa_store_relaxed((uint32_t *)(void *)entry + i, words[i]);
+		if (i != offsetof(struct nupa_wire_entry, epoch) / sizeof(words[0]))
+			nupa_store_relaxed((uint32_t *)(void *)entry + i, words[i]);
+	nupa_store_release(&entry->epoch, wire->epoch);
 	nupa_store_release(&entry->host, wire->host + 1);
 }
 
 static int check_room(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, char *why,
 		      size_t why_bytes)
 {
-	if (!find_free(fabric) || !has_gid(fabric, wire->local))
+	if (!find_place(fabric, wire) || !has_gid(fabric, wire->local))
 		clear_dead(fabric, wire, true);
-	if (!find_free(fabric))
+	if (!find_place(fabric, wire))
 		return nupa_explain(-ENOSPC, why, why_bytes,
 				    "fabric %s has %u wires, as many as it can: remove one",
 				    nupa_fabric_name(fabric), NUPA_WIRES_MAX);
@@ -206,8 +230,8 @@ static int check_room(struct nupa_fabric *fabric, const struct nupa_wire_info *w
 	return 0;
 }
 
-int nupa_wire_check(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, char *why,
-		    size_t why_bytes)
+static int check(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, char *why,
+		 size_t why_bytes)
 {
 	int error = nupa_fabric_may_command(fabric, "wires", why, why_bytes);
 
@@ -231,14 +255,23 @@ int nupa_wire_add(struct nupa_fabric *fabric, const struct nupa_wire_info *wire,
 		  size_t why_bytes)
 {
 	struct nupa_wire_entry *entry;
-	const int error = nupa_wire_check(fabric, wire, why, why_bytes);
+	const int error = check(fabric, wire, why, why_bytes);
 
 	if (error)
 		return error;
-	entry = find_free(fabric);
+	entry = find_place(fabric, wire);
 	store(entry, wire);
 	nupa_fabric_announce(fabric);
 	return (int)(entry - fabric->sb->wires);
+}
+
+int nupa_wire_reserve(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, char *why,
+		      size_t why_bytes)
+{
+	struct nupa_wire_info nobodys = *wire;
+
+	nobodys.slot = nobodys.epoch = 0;
+	return nupa_wire_add(fabric, &nobodys, why, why_bytes);
 }
 
 int nupa_wire_remove(struct nupa_fabric *fabric, uint32_t index)

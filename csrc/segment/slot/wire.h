@@ -31,9 +31,10 @@ int nupa_wire_add(struct nupa_fabric *fabric, const struct nupa_wire_info *wire,
 int nupa_wire_remove(struct nupa_fabric *fabric, uint32_t index);
 /* Those in the table, up to max of them; returns how many there are. */
 uint32_t nupa_wire_list(const struct nupa_fabric *fabric, struct nupa_wire_info *out, uint32_t max);
-/* Whether it could be added by a process that is not on the host yet: 0 or as nupa_wire_add. */
-int nupa_wire_check(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, char *why,
-		    size_t why_bytes);
+/* The same without a keeper, which is not on the host yet; nupa_wire_add by a keeper with the same
+ * host and addresses fills the entry in.  Until then the host is lost (W6). */
+int nupa_wire_reserve(struct nupa_fabric *fabric, const struct nupa_wire_info *wire, char *why,
+		      size_t why_bytes);
 /* cffi: end */
 
 #endif

@@ -213,6 +213,39 @@ TEST(an_entry_of_a_dead_keeper_holds_no_longer_and_makes_room)
 	nupa_fabric_put(fabric);
 }
 
+/* W6 */
+TEST(a_host_is_lost_until_its_keeper_is_there)
+{
+	struct nupa_wire_info wire = wish(2, 7, 1), found;
+
+	open_fabric(3, 2);
+	nupa_store_release(&fabric->slots[1].claim, NUPA_CLAIM(0, 7, NUPA_SLOT_FREE));
+	for (uint32_t epoch = 8; epoch < 11; epoch++) { /* of the first one, and of later ones */
+		CHECK_EQ(nupa_wire_is_lost(fabric, 2), epoch > 8);
+		CHECK_EQ(nupa_wire_reserve(fabric, &wire, why, sizeof(why)), 0);
+		CHECK(nupa_wire_is_lost(fabric, 2));
+		nupa_store_release(&fabric->slots[1].claim,
+				   NUPA_CLAIM(nupa_fabric_owner(fabric), epoch, NUPA_SLOT_LIVE));
+		CHECK(nupa_wire_is_lost(fabric, 2));
+		wire.epoch = epoch;
+		wire.mtu_bytes = 4096;
+		CHECK_EQ(add(&wire), 0);
+		CHECK(!nupa_wire_is_lost(fabric, 2));
+		CHECK_EQ(nupa_wire_of_host(fabric, 2), 0);
+		CHECK_EQ(nupa_wire_list(fabric, &found, 1), 1);
+		CHECK(found.kept && found.epoch == epoch && found.mtu_bytes == 4096);
+		CHECK_EQ(nupa_wire_reserve(fabric, &wire, why, sizeof(why)), -EEXIST);
+		CHECK(!nupa_wire_is_lost(fabric, 2));
+		nupa_store_release(&fabric->slots[1].claim, NUPA_CLAIM(0, epoch, NUPA_SLOT_FREE));
+	}
+	/* With another address it is another wire. */
+	address(wire.remote, 8);
+	CHECK_EQ(nupa_wire_reserve(fabric, &wire, why, sizeof(why)), 0);
+	CHECK_EQ(nupa_wire_list(fabric, &found, 1), 1);
+	CHECK(!found.kept && !memcmp(found.remote, wire.remote, 16));
+	nupa_fabric_put(fabric);
+}
+
 /* W3 */
 TEST(no_word_of_an_entry_leads_out_of_the_tables)
 {
