@@ -20,11 +20,11 @@ static bool uses_channel(const struct nupa_qp *qp, const struct nupa_channel *ch
 	/* To an SRQ of that process, and waiting for it. */
 	if (qp->xrc && qp->channel == channel && qp->sq.acked != qp->sq.posted)
 		return true;
-	return qp->type != IBV_QPT_UD &&
-	       (channel->wired ? qp->dest_host == channel->peer_host
-			       : nupa_qpn_slot(&qp->engine->fabric->geometry, qp->dest_qpn) ==
-				     channel->peer) &&
-	       qp->state >= IBV_QPS_RTR && qp->state != IBV_QPS_ERR &&
+	if (qp->type == IBV_QPT_UD || qp->state < IBV_QPS_RTR || qp->state == IBV_QPS_ERR)
+		return false;
+	if (channel->wired) /* a QP without one meets the next keeper */
+		return qp->channel == channel;
+	return nupa_qpn_slot(&qp->engine->fabric->geometry, qp->dest_qpn) == channel->peer &&
 	       (qp->channel ? qp->channel == channel : !channel->left);
 }
 

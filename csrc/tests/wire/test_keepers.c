@@ -163,3 +163,25 @@ TEST(what_is_sent_before_the_wire_is_there_opens_no_other_way)
 	real_end(&keeper);
 	nupa_fabric_put(fabric);
 }
+
+/* It was connected while there was no keeper, and has nothing to do with one that was there before.
+ */
+TEST(the_end_of_a_former_keeper_is_none_of_a_later_connection)
+{
+	const struct end_options options = end_defaults;
+	struct nupa_channel *former;
+	struct nupa_engine *engine;
+	struct wired wired;
+	struct nupa_qp *qp;
+
+	wired_open(&wired, &options, 4096);
+	engine = nupa_engine_of(wired.end_a->context);
+	qp = container_of(wired.end_a->qp, struct nupa_qp, ibv);
+	nupa_engine_lock(engine);
+	former = qp->channel;
+	qp->channel = NULL;
+	nupa_channel_fail(engine, former);
+	CHECK_EQ(qp->state, IBV_QPS_RTS);
+	nupa_engine_unlock(engine);
+	wired_close(&wired);
+}
