@@ -3,10 +3,11 @@
  *
  *   impair IFACE IFACE SEED PORT LOSS DUPLICATE REORDER CORRUPT MARK [RECORD]
  *
- * LOSS to MARK are probabilities, 0 to 1.  PORT 0: all frames, of which none is corrupted or marked.
- * It prints a line when it forwards, and its counts when SIGTERM ends it.  The decision about the
- * nth packet of a direction follows from the seed.  netem(8) has no seed before Linux 6.6, and not
- * every kernel has netem.  The file RECORD has the last packets of RoCE v2 at any time (record.py).
+ * LOSS to MARK are probabilities, 0 to 1.  PORT 0: all frames, of which none is corrupted or
+ * marked. It prints a line when it forwards, and its counts when SIGTERM ends it.  The decision
+ * about the nth packet of a direction follows from the seed.  netem(8) has no seed before
+ * Linux 6.6, and not every kernel has netem.  The file RECORD has the last packets of RoCE v2 at
+ * any time (record.py).
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -7,9 +7,11 @@ import json
 import sys
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from tests.common import record
 from tests.common.impair import Impairment, impaired
 from tests.common.namespaces import DEADLINE_S, Namespace
 
@@ -118,3 +120,40 @@ def test_other_ports_are_spared(pair: tuple[Namespace, Namespace], impair: str) 
     with impaired(impair, *pair, Impairment(loss=1), seed=12, port=PORT + 1) as counts:
         assert len(arrived(*pair)[0]) == PACKETS
     assert counts["selected"] == 0
+
+
+def test_the_record_says_what_was_done_to_each_packet(
+    pair: tuple[Namespace, Namespace], impair: str, tmp_path: Path
+) -> None:
+    at = tmp_path / "packets"
+    impairment = Impairment(loss=0.05, corrupt=0.05)
+    with impaired(impair, *pair, impairment, seed=13, record=at) as counts:
+        came, changed = arrived(*pair)
+        passed = record.read(at)
+    # Their payload is their number again and again, which stands where a BTH has its PSN.
+    assert [each.psn for each in passed] == list(range(PACKETS))
+    assert {(each.way, each.bytes) for each in passed} == {(1, 400)}
+    hits = Counter(hit for each in passed for hit in each.hits)
+    lost = {each.psn for each in passed if "lost" in each.hits}
+    assert len(came) + changed == PACKETS - len(lost)
+    assert lost.isdisjoint(came)
+    # Those that say the end are too short for a BTH.
+    assert 0 <= counts["lost"] - hits["lost"] <= 20
+    assert changed == sum(each.hits == ("corrupted",) for each in passed)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "syndrome", "said"),
+    [
+        (0x11, 0x1F, "ACK"),
+        (0x11, 0x21, "RNR NAK 1"),
+        (0x11, 0x60, "NAK 0"),
+        (0x12, 0x1F, "ATOMIC response (ACK)"),
+        (0xA6, 0, "WRITE first"),
+        (0x81, 0, "CNP"),
+    ],
+)
+def test_a_packet_is_said_in_words(opcode: int, syndrome: int, said: str) -> None:
+    passed = record.Passage(5_000_000, 0x20F06, 7, 24, 1, opcode, ("lost",), bytes([syndrome]))
+    wanted = f"{-1.0:10.3f} ms < QP 0x020f06 PSN 0x000007 {said}, 24 bytes  lost"
+    assert passed.describe(6_000_000) == wanted
