@@ -84,8 +84,8 @@ class WireDirector(Director):
     def _is_cut_off(self, link: Link, status: int) -> bool:
         """Tells whether the way was gone for so long that a reliable connection ends."""
         now_ns = time.monotonic_ns()
-        # Deaths of keepers end all connections; the other end is told by its timer.
-        since_ns = max(link.made_ns - SECOND, now_ns - 3 * RETRY_NS)
+        # Deaths of keepers end all connections that are there; the other end is told by its timer.
+        since_ns = max(link.made_ns, now_ns - 3 * RETRY_NS)
         if any(outage.keeper and outage.within(since_ns, now_ns) for outage in self._outages):
             return True
         out_ns = sum(outage.within(now_ns - 2 * RETRY_NS, now_ns) for outage in self._outages)
