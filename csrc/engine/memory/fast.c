@@ -76,7 +76,7 @@ enum ibv_wc_status nupa_mr_fast_execute(struct nupa_qp *qp, const struct nupa_wq
 	struct nupa_mr *mr = find_fast(qp, wqe->rkey);
 
 	/* IBTA 10.6.4.3: it is registered when it is free, and freed by invalidation alone. */
-	if (!mr || qp->engine->mr_entries[mr->index].key)
+	if (!mr || mr->known)
 		return IBV_WC_MW_BIND_ERR;
 	mr->iova = wqe->raddr;
 	mr->length = wqe->bind_bytes;

@@ -14,16 +14,18 @@
 #define ASIDE_NS UINT64_C(5000000000) /* by those who can */
 #define LOOK_AGAIN_NS 100000
 
-void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key)
+void nupa_mr_publish(struct nupa_engine *engine, struct nupa_mr *mr)
 {
+	struct nupa_mr_entry *entry = &engine->mr_entries[mr->index];
 	struct nupa_mr_entry whole = *entry;
 
-	whole.key = key;
+	whole.key = mr->ibv.lkey;
 	whole.changes++;
 	/* Readers may be at it: see nupa_mr_entry_copy. */
 	nupa_store_relaxed(&entry->check, nupa_mr_entry_check(&whole));
 	nupa_store_relaxed(&entry->changes, whole.changes);
-	nupa_store_release(&entry->key, key); /* P5 */
+	nupa_store_release(&entry->key, whole.key); /* P5 */
+	mr->known = true;
 }
 
 static bool is_held(const struct nupa_channel *channel, uint64_t hazard)
@@ -45,8 +47,9 @@ static const struct nupa_channel *find_copier(const struct nupa_engine *engine, 
 	uint64_t hazard = (uint64_t)engine->slot_index << 32 | (index + 1);
 
 	/* A child's picture of the parent's hazards does not change. */
-	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots && !engine->forked;
-	     peer++) {
+	if (engine->forked || !nupa_reach_from_outside())
+		return NULL;
+	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots; peer++) {
 		const struct nupa_channel *channel = engine->channels[peer];
 
 		if (channel && is_held(channel, hazard) && nupa_channel_process_alive(channel) &&
@@ -60,6 +63,8 @@ static const struct nupa_channel *find_copier(const struct nupa_engine *engine, 
  * at the key. */
 static void take_key(struct nupa_engine *engine, uint32_t index)
 {
+	if (engine->mrs[index])
+		engine->mrs[index]->known = false;
 	(void)nupa_exchange_seq(&engine->mr_entries[index].key, 0);
 	(void)nupa_port_barrier(engine);
 }

@@ -58,6 +58,7 @@ struct nupa_mr {
 	uint32_t qpn;                /* a type 2 window: the only QP that it works on */
 	uint8_t kind;                /* enum nupa_mr_kind */
 	bool imported;               /* another handle of a region registered elsewhere */
+	bool known;                  /* its key is in the table: others may write there (I5) */
 	uint32_t exporter;           /* slot of the process whose pool memory it is; 0: ours */
 	bool gone;                   /* destroyed through another handle */
 	struct nupa_dm *dm;          /* of device memory */
@@ -77,7 +78,7 @@ static inline struct nupa_mr *nupa_mr_find(const struct nupa_engine *engine, uin
 	if (index >= engine->fabric->geometry.mr_entries)
 		return NULL;
 	mr = engine->mrs[index];
-	return mr && mr->ibv.lkey == key && engine->mr_entries[index].key == key ? mr : NULL;
+	return mr && mr->known && mr->ibv.lkey == key ? mr : NULL;
 }
 
 /* Where [addr, +bytes) of a region is, in the region's own addressing; NULL: beyond it.  No sum
@@ -146,9 +147,9 @@ void nupa_mr_explain_local(const struct nupa_engine *engine, const struct ibv_pd
 			   const struct ibv_sge *sge, int access);
 void nupa_mr_explain_remote(const struct nupa_qp *qp, uint32_t rkey, uint64_t raddr, uint64_t bytes,
 			    int access);
-/* Makes an entry, filled in, known under this key; takes it back, and waits for those who use it.
- */
-void nupa_mr_publish(struct nupa_mr_entry *entry, uint32_t key);
+/* Makes a region's entry, filled in, known under its key; takes it back, and waits for those who
+ * use it. */
+void nupa_mr_publish(struct nupa_engine *engine, struct nupa_mr *mr);
 /* Around a fork, under the locks of all engines.  Peers lose access to all regions before it.
  * Afterwards all regions are shared again, and then shown to peers. */
 void nupa_mr_hide_all(struct nupa_engine *engine);

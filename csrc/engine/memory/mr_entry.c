@@ -154,7 +154,7 @@ void nupa_mr_expose(struct nupa_engine *engine, struct nupa_mr *mr)
 	SET(entry, shared_off, nupa_mr_shared_offset(mr));
 	if (entry->pool_off != UINT64_MAX)
 		nupa_store_relaxed(&engine->slot->pool_regions, engine->slot->pool_regions + 1);
-	nupa_mr_publish(entry, mr->ibv.lkey);
+	nupa_mr_publish(engine, mr);
 }
 
 bool nupa_mr_retract(struct nupa_engine *engine, struct nupa_mr *mr)

@@ -46,7 +46,7 @@ static bool adopt(struct nupa_engine *engine, struct nupa_mr *mr, const struct n
 	entry = &engine->mr_entries[mr->index];
 	(void)nupa_exchange_seq(&entry->key, 0); /* I2 */
 	nupa_store_relaxed(&entry->shared_off, nupa_mr_shared_offset(mr));
-	nupa_mr_publish(entry, mr->ibv.lkey);
+	nupa_mr_publish(engine, mr);
 	return true;
 }
 

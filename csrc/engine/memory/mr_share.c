@@ -158,8 +158,7 @@ void nupa_mr_hide_all(struct nupa_engine *engine)
 	for (uint32_t i = 0; i < engine->mr_limit; i++) {
 		struct nupa_mr *mr = engine->mrs[i];
 
-		if (!mr || !(mr->access & REACHED || mr->pages) ||
-		    nupa_load_relaxed(&engine->mr_entries[i].key) != mr->ibv.lkey)
+		if (!mr || !(mr->access & REACHED || mr->pages) || !mr->known)
 			continue;
 		nupa_mr_withdraw(engine, i);
 		mr->away = true;
@@ -194,7 +193,7 @@ void nupa_mr_show_all(struct nupa_engine *engine)
 			continue;
 		mr->away = false;
 		nupa_store_relaxed(&entry->shared_off, nupa_mr_shared_offset(mr));
-		nupa_mr_publish(entry, mr->ibv.lkey);
+		nupa_mr_publish(engine, mr);
 	}
 }
 

@@ -108,7 +108,7 @@ static int replace(struct nupa_engine *engine, struct nupa_mr *mr, const struct 
 		return ENOMEM;
 	settled = nupa_mr_settle(engine, mr->index);
 	if (!settled || forks != nupa_load_relaxed(&nupa_forks)) {
-		nupa_mr_publish(&engine->mr_entries[mr->index], mr->ibv.lkey);
+		nupa_mr_publish(engine, mr);
 		(void)recount(engine, after, before);
 		return settled ? EAGAIN : EBUSY;
 	}

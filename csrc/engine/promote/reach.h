@@ -22,6 +22,10 @@ enum nupa_reach nupa_reach_copy(pid_t to_pid, uint64_t to, pid_t from_pid, uint6
 /* Whether all of it can be read somehow. */
 bool nupa_reach_is_there(const void *at, uint64_t bytes);
 
+/* Whether others copy to and from registered memory of this attachment by themselves; false: all
+ * reach it by messages. */
+bool nupa_reach_from_outside(void);
+
 static inline enum nupa_reach nupa_reach_here(void *to, const void *from, uint64_t bytes)
 {
 	return nupa_reach_copy(0, (uintptr_t)to, 0, (uintptr_t)from, bytes);

@@ -66,6 +66,11 @@ bool nupa_reach_is_there(const void *at, uint64_t bytes)
 	return true;
 }
 
+bool nupa_reach_from_outside(void)
+{
+	return false;
+}
+
 bool nupa_promote_unnoticed(void)
 {
 	return false;

@@ -73,6 +73,27 @@ TEST(a_fast_registration_works_until_it_is_invalidated)
 		works(NUPA_MOVER_CMA);
 }
 
+/* I5: the table tells others of keys, and tells us nothing.  In a kernel the memory may be
+ * another's by then. */
+TEST(a_key_that_another_writes_back_is_none)
+{
+	struct windowed w = windowed_open(NUPA_MOVER_RELAY, windowed_bindable);
+	const struct nupa_engine *engine = nupa_engine_of(w.b->context);
+	struct ibv_mr *mr = nupa_alloc_fast_mr(w.b->pd, w.at + AT);
+	const uint32_t key = mr->lkey ^ 0x55;
+	struct nupa_mr_entry *entry = &engine->mr_entries[key >> NUPA_KEY_VARIANT_BITS];
+
+	registers(&w, key, IBV_WC_SUCCESS);
+	windowed_allowed(&w, IBV_WR_RDMA_WRITE, IOVA, BYTES, key);
+	windowed_invalidate(&w, w.b->qp, w.b->send_cq, key, IBV_WC_SUCCESS);
+	nupa_store_release(&entry->key, key);
+	windowed_refused(&w, IBV_WR_RDMA_WRITE, IOVA, 8, key);
+	windowed_refused(&w, IBV_WR_RDMA_READ, IOVA, 8, key);
+	registers(&w, key, IBV_WC_SUCCESS); /* nor does it keep the place */
+	CHECK_EQ(nupa_dereg_mr(mr), 0);
+	windowed_close(&w);
+}
+
 TEST(a_fast_registration_of_what_is_none_is_refused_at_once)
 {
 	struct windowed w = windowed_open(NUPA_MOVER_NONE, windowed_bindable);
