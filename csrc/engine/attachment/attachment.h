@@ -56,6 +56,8 @@ bool nupa_life_watch(struct nupa_engine *engine, struct nupa_channel *channel);
 int nupa_port_start(struct nupa_engine *engine);
 void nupa_port_stop(struct nupa_engine *engine);
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel);
+/* With the engine's lock: slots of the dead are freed, now or soon. */
+void nupa_port_reap(struct nupa_engine *engine);
 
 /* look.c: with the lock; SOFTWARE: sees what others have changed, if the last look is old. */
 void nupa_engine_look(struct nupa_engine *engine, uint64_t now_ns);

@@ -288,6 +288,11 @@ static bool peer_ended(const struct nupa_engine *engine)
 	return false;
 }
 
+void nupa_port_reap(struct nupa_engine *engine)
+{
+	nupa_fabric_reap(engine->fabric);
+}
+
 void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	/* One shot: who has ended stays readable until nupa_channel_fail closes it. */

@@ -14,6 +14,17 @@
 /* How often a port thread looks for room in a full ring. */
 #define ROOM_POLL_NS 50000u
 
+/* Its earlier messages count: those of a ring, as another process may write more all the time. */
+static void drain_dead(struct nupa_engine *engine, struct nupa_channel *channel)
+{
+	uint32_t left = channel->rx.most_lines, taken = 1;
+
+	while (channel->rx_open && !channel->wired && !channel->broken && left && taken) {
+		taken = nupa_engine_drain(engine, channel, left);
+		left -= taken;
+	}
+}
+
 static void handle_deaths(struct nupa_engine *engine)
 {
 	bool reap = false;
@@ -30,16 +41,13 @@ static void handle_deaths(struct nupa_engine *engine)
 			continue;
 		if (nupa_channel_process_alive(channel))
 			continue;
-		/* Its earlier messages count. */
-		while (channel->rx_open && !channel->wired && !channel->broken &&
-		       nupa_engine_drain(engine, channel, channel->rx.most_lines))
-			;
+		drain_dead(engine, channel);
 		if (!channel->broken)
 			nupa_channel_fail(engine, channel);
 		reap = true;
 	}
 	if (reap)
-		nupa_fabric_reap(engine->fabric);
+		nupa_port_reap(engine);
 }
 
 static void tell_of_port(struct nupa_engine *engine, bool up)

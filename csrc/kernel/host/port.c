@@ -36,6 +36,7 @@ struct port {
 
 static struct port ports[2]; /* of verbs, and of the network interface */
 static struct task_struct *thread;
+static bool reaps; /* a peer has ended: set with an engine's lock */
 
 #define PORTS_END (ports + ARRAY_SIZE(ports))
 
@@ -128,6 +129,8 @@ static uint32_t turn(struct nupa_engine *engine)
 	handled = nupa_engine_progress(engine);
 	nupa_engine_unlock(engine);
 	local_bh_enable();
+	if (nupa_exchange_seq(&reaps, false))
+		nupa_fabric_reap(engine->fabric);
 	return handled;
 }
 
@@ -323,6 +326,12 @@ void nupa_port_watch(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	if (!nupa_channel_same_process(channel) && !nupa_channel_process_alive(channel))
 		nupa_store_release(&engine->deaths, true);
+}
+
+/* Clearing an arena takes longer than interrupts may be off, as they are with the engine's lock. */
+void nupa_port_reap(struct nupa_engine *engine)
+{
+	nupa_store_release(&reaps, true);
 }
 
 void nupa_port_wake(struct nupa_engine *engine)
