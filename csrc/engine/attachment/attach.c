@@ -195,6 +195,7 @@ static const struct nupa_engine_ops ops = {
 	.fail = nupa_channel_fail,
 	.grows = channel_grows,
 	.net_runs = nupa_net_runs,
+	.carries_wires = nupa_wires_carried,
 	.wires_flush = nupa_wires_flush,
 	.wires_posted = nupa_wires_posted,
 	.wires_wake = nupa_wires_wake,

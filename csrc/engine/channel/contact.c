@@ -147,12 +147,13 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	struct nupa_slot *slot = &engine->fabric->slots[peer];
 	uint64_t claim = nupa_slot_fetch(engine->fabric, peer);
 	uint32_t host = nupa_load_relaxed(&slot->host);
+	const bool wired = nupa_wire_of_host(engine->fabric, host) >= 0;
 	struct nupa_arena_map map = nupa_arena_map(&engine->fabric->geometry);
 	struct nupa_channel *channel;
 	uint8_t *arena;
 
 	if (NUPA_CLAIM_STATE(claim) != NUPA_SLOT_LIVE || host >= engine->fabric->geometry.n_hosts ||
-	    nupa_wire_is_lost(engine->fabric, host))
+	    nupa_wire_is_lost(engine->fabric, host) || (wired && !engine->ops->carries_wires()))
 		return NULL;
 	arena = nupa_fabric_arena(engine->fabric, peer);
 	if (!arena) {
@@ -178,7 +179,7 @@ static struct nupa_channel *channel_new(struct nupa_engine *engine, uint32_t pee
 	channel->peer_qps = (struct nupa_qp_entry *)(void *)(arena + map.qps_off);
 	channel->peer_mrs = (struct nupa_mr_entry *)(void *)(arena + map.mrs_off);
 	channel->flow = &engine->flows[host];
-	channel->wired = nupa_wire_of_host(engine->fabric, host) >= 0;
+	channel->wired = wired;
 	channel->fence =
 	    engine->polls_bell || !engine->membarrier || channel->wired || channel->trunked;
 	channel->path_epoch = nupa_load_acquire(engine->fabric->port_epoch) - 1;

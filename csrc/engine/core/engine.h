@@ -41,6 +41,8 @@ struct nupa_engine_ops {
 	void (*opened)(struct nupa_engine *engine, struct nupa_channel *channel);
 	/* Ends a channel whose peer is dead, has left, or wrote nonsense. */
 	void (*fail)(struct nupa_engine *engine, struct nupa_channel *channel);
+	/* Whether there are wires at all. */
+	bool (*carries_wires)(void);
 	/* Sends what lies in rings to wires; the same if it is time to, after a post; the program
 	 * does not poll any more; opens the ports of all wires, now and when there are more. */
 	void (*wires_flush)(struct nupa_engine *engine);

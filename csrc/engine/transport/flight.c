@@ -117,10 +117,10 @@ static void count_lost(const struct nupa_qp *qp)
 {
 	const struct nupa_fabric *fabric = qp->engine->fabric;
 	const int index = nupa_wire_of_host(fabric, qp->channel->peer_host);
+	struct nupa_wire_entry *entry = index < 0 ? NULL : nupa_wire_at(fabric, (uint32_t)index);
 
-	if (index >= 0)
-		__atomic_fetch_add(&nupa_wire_at(fabric, (uint32_t)index)->lost, 1,
-				   __ATOMIC_RELAXED);
+	if (entry) /* its keeper may end between the two looks */
+		__atomic_fetch_add(&entry->lost, 1, __ATOMIC_RELAXED);
 }
 
 void nupa_flight_lost(struct nupa_qp *qp, bool all)

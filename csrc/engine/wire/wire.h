@@ -13,6 +13,8 @@
 
 #include "engine/transport/transport.h"
 
+/* Whether this attachment has wires; false: hosts of wires are out of its reach. */
+bool nupa_wires_carried(void);
 /* A channel to a keeper has been made: the port to its wire is opened.  And: the channel ends. */
 void nupa_wire_opened(struct nupa_engine *engine, struct nupa_channel *channel);
 void nupa_wire_closed(struct nupa_engine *engine, const struct nupa_channel *channel);

@@ -100,6 +100,11 @@ int nupa_rate_set(struct nupa_fabric *fabric, uint32_t scope, uint32_t tenant, u
 
 /* --- wires ------------------------------------------------------------------------------- */
 
+bool nupa_wires_carried(void)
+{
+	return false;
+}
+
 void nupa_wire_opened(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 }
