@@ -343,6 +343,11 @@ static int copy_words(const struct nupa_fabric *fabric, uint64_t offset, void *t
 	nupa_fetch(is_apart(fabric, offset), NUPA_POINT_COUNTERS, words, bytes);
 	for (size_t i = 0; i < bytes / sizeof(*words); i++)
 		out[i] = nupa_load_relaxed(&words[i]);
+	if (bytes & sizeof(uint32_t)) { /* a tag (lines.c) */
+		const uint32_t half = nupa_load_relaxed((const uint32_t *)&words[bytes / 8]);
+
+		memcpy(&out[bytes / 8], &half, sizeof(half));
+	}
 	return 0;
 }
 

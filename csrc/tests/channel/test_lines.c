@@ -25,9 +25,8 @@ static struct nupa_lines_info past_lines(struct nupa_fabric *fabric, uint32_t fr
 	return lines;
 }
 
-TEST(the_tags_of_a_ring_say_how_many_lines_it_had)
+static void count_by_tags(struct nupa_fabric *fabric)
 {
-	struct nupa_fabric *fabric = test_fabric();
 	struct recorder a = recorder_open(fabric, 0), b = recorder_open(fabric, 1);
 	const struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
 	const uint32_t n_lines = fabric->geometry.ring_lines;
@@ -67,6 +66,22 @@ TEST(the_tags_of_a_ring_say_how_many_lines_it_had)
 	recorder_close(&a);
 	recorder_close(&b);
 	nupa_fabric_put(fabric);
+}
+
+TEST(the_tags_of_a_ring_say_how_many_lines_it_had)
+{
+	count_by_tags(test_fabric());
+}
+
+/* It is mapped whole, and read in words. */
+TEST(the_tags_of_a_ring_between_kernels_say_it_as_well)
+{
+	const struct nupa_config config = { .flags = NUPA_SEGMENT_MACHINES,
+					    .segment_bytes = 256u << 20,
+					    .ring_lines = TEST_RING_LINES,
+					    .dma_bytes = TEST_DMA_BYTES };
+
+	count_by_tags(test_fabric_of(&config));
 }
 
 static void send(struct end *a, struct end *b, uint32_t times)
