@@ -94,7 +94,8 @@ struct nupa_trace_record *nupa_trace_begin(struct nupa_engine *engine, uint8_t k
 {
 	struct nupa_trace_header *tracer = engine->tracer;
 	uint32_t bytes = ((uint32_t)sizeof(struct nupa_trace_record) + body_bytes + 7) & ~7u;
-	uint64_t tail = nupa_load_relaxed(&tracer->tail); /* we alone store it */
+	uint64_t tail =
+	    nupa_load_relaxed(&tracer->tail) & ~UINT64_C(7); /* we alone should store it */
 	uint32_t left = NUPA_TRACE_BYTES - (uint32_t)(tail & (NUPA_TRACE_BYTES - 1));
 	struct nupa_trace_record *record;
 

@@ -38,7 +38,8 @@ static void deliver(struct nupa_engine *engine, uint32_t from, uint32_t gid_inde
 	uint8_t grh[NUPA_GRH_BYTES];
 	union ibv_gid sgid, dgid;
 
-	if (!qp || qp->state < IBV_QPS_RTR || qp->state > IBV_QPS_SQE)
+	/* I5: the number stands in the slot. */
+	if (!qp || qp->type != IBV_QPT_UD || qp->state < IBV_QPS_RTR || qp->state > IBV_QPS_SQE)
 		return;
 	nupa_host_gid(engine->fabric, from, gid_index, &sgid);
 	nupa_host_gid(engine->fabric, engine->host, gid_index, &dgid);

@@ -5,6 +5,7 @@
  */
 #include "kernel/host/paged.h"
 
+#include <linux/align.h>
 #include <linux/bitops.h>
 #include <linux/math64.h>
 #include <linux/spinlock.h>
@@ -84,5 +85,6 @@ uint64_t *nupa_paged_word(uint64_t *word)
 	if (!nupa_is_paged(word))
 		return word;
 	word = (uint64_t *)(void *)find(word, &run);
-	return run == sizeof(*word) ? word : NULL;
+	/* Pages may begin at any byte, and an atomic across two lines is a fault. */
+	return run == sizeof(*word) && IS_ALIGNED((uintptr_t)word, sizeof(*word)) ? word : NULL;
 }
