@@ -109,18 +109,79 @@ static void deliver(struct work_struct *work)
 	}
 }
 
+/* --- of the port ------------------------------------------------------------------------- */
+
+/* Words of the segment cause them, which others may write as fast as they can (I5), and each costs
+ * the kernel's users some work.  So one of each type waits at most, and the latest comes last. */
+#define PORT_MS 10
+
+static void deliver_port(struct work_struct *work);
+
+static uint32_t port_waiting; /* bits of types; with events.lock, as the next is */
+static enum ibv_event_type port_latest;
+static DECLARE_DELAYED_WORK(port_delivery, deliver_port);
+
+static bool is_of_port(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_PORT_ACTIVE || type == IBV_EVENT_PORT_ERR ||
+	       type == IBV_EVENT_PKEY_CHANGE;
+}
+
+static void deliver_port(struct work_struct *work)
+{
+	struct ibv_async_event event = { .element.port_num = 1 };
+	enum ibv_event_type latest;
+	unsigned long flags, waiting;
+	uint32_t type;
+
+	spin_lock_irqsave(&events.lock, flags);
+	latest = port_latest;
+	waiting = port_waiting & ~BIT(latest);
+	port_waiting = 0;
+	spin_unlock_irqrestore(&events.lock, flags);
+	if (!nupa_kernel_user)
+		return;
+	for_each_set_bit(type, &waiting, BITS_PER_TYPE(port_waiting))
+	{
+		event.event_type = type;
+		nupa_kernel_user->event(&event);
+	}
+	event.event_type = latest;
+	nupa_kernel_user->event(&event);
+}
+
+static void raise_port(enum ibv_event_type type)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&events.lock, flags);
+	port_waiting |= BIT(type);
+	port_latest = type;
+	spin_unlock_irqrestore(&events.lock, flags);
+	schedule_delayed_work(&port_delivery, msecs_to_jiffies(PORT_MS));
+}
+
+/* --- all ------------------------------------------------------------------------------- */
+
 void nupa_kernel_events_flush(void)
 {
 	flush_work(&delivery);
+	flush_delayed_work(&port_delivery);
 	irq_work_sync(&completions.tell);
 }
 
 void nupa_event_raise(struct nupa_context *context, const struct ibv_async_event *event)
 {
-	struct nupa_event *item =
-	    context->closed ? NULL : kmalloc(sizeof(*item), GFP_ATOMIC | __GFP_NOWARN);
+	struct nupa_event *item;
 	unsigned long flags;
 
+	if (context->closed)
+		return;
+	if (is_of_port(event->event_type)) {
+		raise_port(event->event_type);
+		return;
+	}
+	item = kmalloc(sizeof(*item), GFP_ATOMIC | __GFP_NOWARN);
 	if (!item)
 		return;
 	item->event = *event;
