@@ -4,7 +4,7 @@
  * outside holds a number that must not turn up anywhere else.  NUPA_FUZZ_SECONDS is the duration;
  * the seed is printed. */
 #include "tests/segment/party.h"
-#include "segment/layout/geometry.h"
+#include "tests/segment/scribble.h"
 #include "tests/support/runner.h"
 #include "tests/support/end.h"
 #include "tests/support/secret.h"
@@ -17,8 +17,6 @@
 
 #define POLL_NS UINT64_C(3000000)
 #define ATTACK_NS UINT64_C(20000000)
-#define TABLE_ENTRIES 256u /* as many as are backed */
-#define TABLE_ENTRY_BYTES sizeof(struct nupa_mr_entry)
 #define FINISH_NS UINT64_C(30000000000)
 
 /* Counts of what was asked for and of what was done. */
@@ -150,110 +148,6 @@ static void live(struct nupa_fabric *fabric, enum nupa_mover mover, uint64_t see
 	_exit(0);
 }
 
-static void scribble(uint8_t *at, uint64_t bytes, uint64_t *random)
-{
-	uint64_t offset = test_random(random) % bytes;
-	uint64_t value = test_random(random);
-	uint32_t n = 1u << (test_random(random) % 4);
-
-	if (offset > bytes - 8)
-		offset = bytes - 8;
-	/* Small numbers, flipped bits and all ones find more than noise does. */
-	switch (test_random(random) % 4) {
-	case 0:
-		value %= 256;
-		break;
-	case 1:
-		memcpy(&value, at + offset, 8);
-		value ^= UINT64_C(1) << (test_random(random) % 64);
-		break;
-	case 2:
-		value = UINT64_MAX;
-		break;
-	default:
-		break;
-	}
-	memcpy(at + offset, &value, n);
-}
-
-/* A message with the tag that the consumer waits for, and plausible or random content. */
-static void forge(struct nupa_fabric *fabric, struct nupa_ring_header *header, uint32_t from,
-		  uint32_t to, uint64_t *random)
-{
-	uint32_t n_lines = fabric->geometry.ring_lines;
-	struct nupa_msg *lines = (struct nupa_msg *)(header + 1);
-	uint64_t count = nupa_load_relaxed(&header->head) & NUPA_COUNT_MASK;
-	uint64_t index = count + test_random(random) % 4;
-	struct nupa_msg msg, *line = &lines[index & (n_lines - 1)];
-	uint64_t words[8] = { 0 };
-
-	for (int i = 0; i < 8; i++)
-		words[i] = test_random(random) % 3 ? test_random(random) : words[0] % 64;
-	memcpy(&msg, line, sizeof(msg)); /* messages sent there once are plausible */
-	for (int i = 0; i < 8; i++)
-		if (test_random(random) % 3 == 0)
-			memcpy((uint8_t *)&msg + i * 8, &words[i], 8);
-	msg.op = (uint8_t)(test_random(random) % (NUPA_OP_MAX + 1));
-	if (test_random(random) % 2) {
-		msg.dest_qpn = to << NUPA_QP_INDEX_BITS | (uint32_t)(test_random(random) % 64);
-		msg.src_qpn = from << NUPA_QP_INDEX_BITS | (uint32_t)(test_random(random) % 64);
-	}
-	if (test_random(random) % 2)
-		msg.length_bytes = (uint32_t)(test_random(random) % 70000);
-	msg.tag = (uint32_t)(index / n_lines) + 1;
-	memcpy((uint8_t *)line + 4, (uint8_t *)&msg + 4, sizeof(msg) - 4);
-	nupa_store_release(&line->tag, msg.tag);
-}
-
-/* An entry of a table in whose first word is something, if one is easily found. */
-static uint8_t *entry_in_use(uint8_t *table, uint64_t *random)
-{
-	uint8_t *entry = table;
-
-	for (int tries = 0; tries < 64; tries++) {
-		entry = table + test_random(random) % TABLE_ENTRIES * TABLE_ENTRY_BYTES;
-		if (nupa_load_relaxed((uint32_t *)(void *)entry))
-			break;
-	}
-	return entry;
-}
-
-static void scribble_in_arena(struct nupa_fabric *fabric, uint32_t slot, uint64_t *random)
-{
-	struct nupa_arena_map map = nupa_arena_map(&fabric->geometry);
-	uint8_t *arena = nupa_fabric_arena(fabric, slot);
-	uint32_t to = 1 + (uint32_t)(test_random(random) % (fabric->geometry.n_slots - 1));
-	uint8_t *ring = arena + map.rings_off + to * map.ring_stride;
-
-	switch (test_random(random) % 8) {
-	case 0:
-		scribble(arena, map.qps_off, random);
-		break;
-	case 1:
-		scribble(entry_in_use(arena + map.qps_off, random), TABLE_ENTRY_BYTES, random);
-		break;
-	case 2:
-		scribble(entry_in_use(arena + map.mrs_off, random), TABLE_ENTRY_BYTES, random);
-		break;
-	case 3:
-		scribble(ring, sizeof(struct nupa_ring_header), random);
-		break;
-	case 4:
-		scribble(ring + sizeof(struct nupa_ring_header),
-			 map.ring_stride - sizeof(struct nupa_ring_header), random);
-		break;
-	default:
-		forge(fabric, (struct nupa_ring_header *)(void *)ring, slot, to, random);
-		break;
-	}
-}
-
-static void hazard(struct nupa_slot *slot, uint64_t *random)
-{
-	nupa_store_relaxed(&slot->hazard,
-			   (test_random(random) % 8) << 32 | (test_random(random) % 32));
-}
-
 static void fuzz(struct nupa_fabric *fabric, uint64_t seed)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
@@ -272,7 +166,7 @@ static void fuzz(struct nupa_fabric *fabric, uint64_t seed)
 			nupa_store_release(&fabric->slots[slot].claim,
 					   NUPA_CLAIM(0, test_random(&random), NUPA_SLOT_FREE));
 		else if (what < 16)
-			hazard(&fabric->slots[slot], &random);
+			scribble_hazard(fabric, slot, &random);
 		else
 			scribble_in_arena(fabric, slot, &random);
 		/* Something has to go well in between. */
