@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import platform
 import re
 import shutil
@@ -24,6 +25,9 @@ from nupa.vm.boot import cache, initramfs, packages
 from nupa.vm.modules import build
 
 Progress = Callable[[str], None]
+
+#: A folder with a kernel of one's own: boot/vmlinuz-RELEASE, lib/modules/RELEASE.
+KERNEL_VARIABLE = "NUPA_VM_KERNEL"
 
 # Entries of the cache.  The number grows when their content changes.
 _QEMU = "qemu.1"
@@ -88,7 +92,8 @@ def prepare(
         apt = _OneApt(store, stack, progress)
         argv, version = _own_qemu(str(qemu)) if qemu else _find_qemu(store, apt, progress)
         kernel, release, tree = _find_kernel(store, apt)
-        own = build.build(store, apt, release, progress) if nupa_modules else {}
+        built = tree / "build" if os.environ.get(KERNEL_VARIABLE) else None
+        own = build.build(store, apt, release, progress, built) if nupa_modules else {}
     image = _find_initramfs(store, release, tree, modules, own)
     return BootFiles(argv, version, kernel, image, release)
 
@@ -199,18 +204,32 @@ def _find_kernel(store: cache.Cache, apt: _OneApt) -> tuple[Path, str, Path]:
         apt().single("kernel", package, path)
         _kernel_of(path)
 
+    named = os.environ.get(KERNEL_VARIABLE)
+    if named:
+        return _kernel_of(Path(named), _not_a_kernel)
     return _kernel_of(store.entry(_KERNEL, make))
 
 
-def _kernel_of(root: Path) -> tuple[Path, str, Path]:
+def _kernel_of(
+    root: Path, refusal: Callable[[Path, str], NupaError] | None = None
+) -> tuple[Path, str, Path]:
+    refuse = refusal or _damaged
     images = sorted((root / "boot").glob("vmlinuz-*"))
     if not images:
-        raise _damaged(root, "boot/vmlinuz-*")
+        raise refuse(root, "boot/vmlinuz-*")
     release = images[-1].name.removeprefix("vmlinuz-")
     for modules in (root / "usr/lib/modules" / release, root / "lib/modules" / release):
         if modules.is_dir():
             return images[-1], release, modules
-    raise _damaged(root, f"lib/modules/{release}")
+    raise refuse(root, f"lib/modules/{release}")
+
+
+def _not_a_kernel(root: Path, missing: str) -> LocalError:
+    return LocalError(
+        f"{missing} is missing in {root}, the folder of {KERNEL_VARIABLE}: install a kernel there "
+        f"(docs/kernel.md)",
+        errno.ENOENT,
+    )
 
 
 def _damaged(root: Path, missing: str) -> FabricError:

@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from nupa.base.errors import FabricError, LocalError
@@ -67,22 +67,33 @@ _UNSHARE = ("unshare", "--map-root-user", "--mount", "sh", "-c", _SCRIPT, "sh")
 
 
 def build(
-    store: Cache, apt: Callable[[], Apt], release: str, progress: Callable[[str], None]
+    store: Cache,
+    apt: Callable[[], Apt],
+    release: str,
+    progress: Callable[[str], None],
+    tree: Path | None = None,
 ) -> dict[str, bytes]:
     """Returns the modules for the kernel *release*, by name.
+
+    *tree*: where that kernel was built, if it is one's own: make runs there, with the compiler of
+    this machine.  If it is missing, the kernel is Debian's.
 
     LocalError: the sources are missing, or user namespaces are not permitted; FabricError: the
     headers cannot be downloaded, or the compiler refuses the sources.
     """
     sources = dict(_read_sources())
-    key = _key(release, sources)
-    root = store.entry(f"headers-{release}", lambda path: _fetch(apt(), release, path))
+    own = tree if tree and tree.is_dir() else None
+    key = _key(f"{release} {_identity(own)}" if own else release, sources)
+    root = own or store.entry(f"headers-{release}", lambda path: _fetch(apt(), release, path))
 
     def make(path: Path) -> None:
         started_s = time.monotonic()
         with store.scratch() as folder:
             _write(sources, folder)
-            _make(root, folder, release)
+            if own:
+                _make_in(own, folder)
+            else:
+                _make(root, folder, release)
             path.mkdir()
             for name in NAMES:
                 shutil.copy(folder / f"{name}.ko", path / f"{name}.ko")
@@ -113,6 +124,13 @@ def _key(release: str, sources: dict[str, bytes]) -> str:
     for name, data in sources.items():
         digest.update(repr((name, len(data))).encode() + data)
     return digest.hexdigest()[:16]
+
+
+def _identity(tree: Path) -> str:
+    """Returns a text that changes with the configuration of a kernel, and what modules see of
+    it."""
+    files = (tree / ".config", tree / "Module.symvers")
+    return "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path.exists())
 
 
 def _fetch(apt: Apt, release: str, path: Path) -> None:
@@ -148,8 +166,15 @@ def _write(sources: dict[str, bytes], folder: Path) -> None:
 
 def _make(root: Path, folder: Path, release: str) -> None:
     headers = f"/usr/src/linux-headers-{release}"
-    words = [str(root), str(folder), headers, str(os.cpu_count() or 1)]
-    argv = [*_UNSHARE, *words]
+    _run_make([*_UNSHARE, str(root), str(folder), headers, str(os.cpu_count() or 1)])
+
+
+def _make_in(tree: Path, folder: Path) -> None:
+    jobs = str(os.cpu_count() or 1)
+    _run_make(["make", "-s", "-j", jobs, "-C", str(tree), f"M={folder}", "modules"])
+
+
+def _run_make(argv: Sequence[str]) -> None:
     try:
         done = subprocess.run(
             argv,
@@ -163,7 +188,8 @@ def _make(root: Path, folder: Path, release: str) -> None:
             check=False,
         )
     except FileNotFoundError:
-        raise LocalError("unshare not found: apt-get install util-linux", errno.ENOENT) from None
+        package = {"unshare": "util-linux"}.get(argv[0], argv[0])
+        raise LocalError(f"{argv[0]} not found: apt-get install {package}", errno.ENOENT) from None
     except subprocess.TimeoutExpired:
         raise FabricError(
             f"the modules were not built in {_TIMEOUT_S:.0f} s", errno.ETIMEDOUT

@@ -69,6 +69,21 @@ def test_a_full_cache_is_all_that_is_needed(cache: Path) -> None:
     assert boot.prepare(None, pytest.fail) == files
 
 
+def test_a_kernel_of_ones_own_is_booted(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = cache.with_name("own")
+    monkeypatch.setenv(boot.KERNEL_VARIABLE, str(own))
+    with pytest.raises(LocalError, match=r"boot/vmlinuz-\* is missing"):
+        boot.prepare(None, pytest.fail)
+    put(own / "boot/vmlinuz-6.12.0-kasan")
+    with pytest.raises(LocalError, match=r"lib/modules/6\.12\.0-kasan is missing"):
+        boot.prepare(None, pytest.fail)
+    put(own / "lib/modules/6.12.0-kasan/kernel/9p.ko", module_bytes("depends="))
+    files = boot.prepare(None, pytest.fail)
+    assert files.kernel == own / "boot/vmlinuz-6.12.0-kasan"
+    assert files.release == "6.12.0-kasan"
+    assert b"nupa/9p.ko" in files.initramfs.read_bytes()
+
+
 def test_more_modules_make_another_initramfs(cache: Path) -> None:
     modules = cache / "linux.1/usr/lib/modules" / RELEASE / "kernel"
     put(modules / "nvmet-rdma.ko.xz", lzma.compress(module_bytes("depends=")))

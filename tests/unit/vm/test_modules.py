@@ -60,6 +60,23 @@ def test_modules_are_built_once_until_a_source_changes(
     assert len(made) == 2
 
 
+def test_modules_for_a_kernel_of_ones_own_are_made_in_its_tree(
+    store: Cache, made: list[Path], tmp_path: Path
+) -> None:
+    tree = tmp_path / "tree"
+    assert build.build(store, no_apt, RELEASE, lambda _line: None, tree)
+    assert len(made) == 1  # there is none: Debian's headers
+    tree.mkdir()
+    rule = "modules:\n\ttest -f $(M)/Kbuild\n"
+    rule += "".join(f"\tcat .config >$(M)/{name}.ko\n" for name in build.NAMES)
+    (tree / "Makefile").write_text(rule)
+    for config in (b"CONFIG_KASAN=y\n", b"CONFIG_KCSAN=y\n"):
+        (tree / ".config").write_bytes(config)
+        got = build.build(store, no_apt, RELEASE, lambda _line: None, tree)
+        assert got == dict.fromkeys(build.NAMES, config)
+    assert len(made) == 1
+
+
 def test_each_shared_file_is_among_the_sources() -> None:
     names = {name for name, _ in build._read_sources()}
     listed = (build._SOURCES / "kernel" / "shared.list").read_text().split()
