@@ -2,6 +2,7 @@
  * Channels: a pair of rings between two attachments.  Its peer, its path and its doorbell. */
 #include "engine/channel/apart.h"
 #include "engine/channel/attention.h"
+#include "engine/promote/reach.h"
 #include "segment/control/pkey.h"
 #include "segment/slot/machine.h"
 #include "segment/wire.h"
@@ -110,7 +111,7 @@ bool nupa_channel_may_direct(const struct nupa_engine *engine, const struct nupa
 
 uint32_t nupa_channel_pulls(const struct nupa_channel *channel)
 {
-	if (!channel->rx_open || channel->faulty || channel->distant)
+	if (!channel->rx_open || channel->faulty || channel->distant || !nupa_reach_from_outside())
 		return NUPA_PULLS_NOTHING;
 	return nupa_load_relaxed(&channel->rx_header->pulls);
 }

@@ -261,9 +261,16 @@ static bool is_request(const struct nupa_msg *msg)
 	return msg->op >= NUPA_OP_SEND && msg->op <= NUPA_OP_ATOMIC;
 }
 
-void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *channel,
-		     const struct nupa_msg *msg)
+/* I5: what a line has room for. */
+static uint32_t in_line(const struct nupa_msg *msg, const uint8_t *payload, uint32_t bytes)
 {
+	return bytes <= sizeof(*msg) - (size_t)(payload - (const uint8_t *)msg) ? bytes : 0;
+}
+
+void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *channel,
+		     const struct nupa_msg *line)
+{
+	const struct nupa_msg copy = *line, *msg = &copy; /* others may write to it (I5) */
 	const struct nupa_qp *qp = nupa_qp_find(engine, msg->src_qpn);
 	bool request = qp && is_request(msg);
 	uint32_t bytes = has_payload(msg) ? msg->length_bytes : 0;
@@ -271,7 +278,8 @@ void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *chan
 	const uint8_t *payload;
 	uint64_t start;
 
-	if (channel->wired) { /* T4: the packet that it becomes is recorded */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST); /* the copy is what counts from here on */
+	if (channel->wired) {                    /* T4: the packet that it becomes is recorded */
 		if (request)
 			nupa_trace_note(channel, qp);
 		return;
@@ -280,9 +288,12 @@ void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *chan
 		return; /* its data went directly, and is recorded so */
 	payload = inline_payload(msg, qp);
 	if (msg->flags & NUPA_F_DMA) {
-		nupa_dma_span(channel->tx.dma_tail, channel->tx.dma_bytes, msg->length_bytes,
-			      &start);
+		if (bytes > nupa_dma_payload_max(channel->tx.dma_bytes))
+			bytes = 0;
+		nupa_dma_span(channel->tx.dma_tail, channel->tx.dma_bytes, bytes, &start);
 		payload = channel->tx.dma + start;
+	} else {
+		bytes = in_line(msg, payload, bytes);
 	}
 	record = nupa_trace_put_message(engine, msg, qp, channel->peer_host, payload, bytes,
 					engine->now_ns());
@@ -304,9 +315,7 @@ void nupa_trace_received(struct nupa_engine *engine, uint32_t peer, const struct
 
 	if (!payload) {
 		payload = inline_payload(msg, qp);
-		/* I5: what a line has room for. */
-		if (bytes > sizeof(*msg) - (size_t)(payload - (const uint8_t *)msg))
-			bytes = 0;
+		bytes = in_line(msg, payload, bytes);
 	}
 	record =
 	    nupa_trace_put_message(engine, msg, qp, engine->host, payload, bytes, engine->now_ns());

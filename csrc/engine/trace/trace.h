@@ -214,7 +214,7 @@ bool nupa_watcher_lives(const struct nupa_watcher *watcher);
 void nupa_trace_follow(struct nupa_engine *engine);
 /* A message about to be published; its payload is where nupa_tx_reserve said. */
 void nupa_trace_send(struct nupa_engine *engine, const struct nupa_channel *channel,
-		     const struct nupa_msg *msg);
+		     const struct nupa_msg *line);
 /* A message that has come, and what was done to it: flags of NUPA_TRACE_BY_RECEIVER.  peer: the
  * slot that sent it. */
 void nupa_trace_received(struct nupa_engine *engine, uint32_t peer, const struct nupa_msg *msg,
