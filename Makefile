@@ -26,7 +26,7 @@ PYTHON_FLAG = -DPython_EXECUTABLE=$(abspath $(BIN)/python)
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench soak build man format lint style tidy sanitize check-c test-c test-py smoke \
-	test-vm test-distributions rxe-captures modules check-fresh check-arm clean
+	test-vm test-kernel-debug test-distributions rxe-captures modules check-fresh check-arm clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 20
@@ -194,8 +194,15 @@ test-py: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev
 smoke: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built
 	$(BIN)/pytest -m "vm and not long or alone" tests/soak tests/system tests/trunk tests/wire
 
-test-vm: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## tests in QEMU guests, of all kinds
+test-vm: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev ## tests in QEMU guests, of all kinds
 	$(BIN)/pytest -m vm tests/system
+
+# A kernel with KASAN, lockdep or KCSAN: Debian has none.  docs/kernel.md says how one is made.
+KERNEL ?=
+test-kernel-debug: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev ## tests of the kernel modules in guests with the kernel in the folder KERNEL=...
+	@test -n "$(KERNEL)" || { echo "KERNEL=FOLDER is missing: docs/kernel.md says how one is made" >&2; exit 2; }
+	NUPA_VM_KERNEL=$(abspath $(KERNEL)) $(BIN)/pytest -m vm $(wildcard tests/system/test_kernel*.py) tests/system/test_upper_layers.py
+
 
 # CI does not run this: the packages of four releases are 170 MB.
 test-distributions: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## RDMA programs of Debian 12, 13, testing, unstable, with their own libc

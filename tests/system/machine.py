@@ -34,7 +34,14 @@ DEATH_S = 2.0
 TICK_S = 0.05
 #: Takes the drop-in libraries and the shim from a command in a guest.
 PLAIN = ("env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH")
-_DEFECTS = ("WARNING:", "BUG:", "Oops:", "blocked for more than")
+_DEFECTS = (
+    "WARNING:",
+    "BUG:",
+    "Oops:",
+    "blocked for more than",
+    "detected stall",
+    "detected expedited stalls",
+)
 _PORTS = itertools.count(20000)
 
 
@@ -72,6 +79,11 @@ class Machine:
             **self._user.env,
         }
         self._started: list[Program] = []
+
+    def segment(self) -> Path:
+        """Returns the file that is the guests' shared memory."""
+        (path,) = self._segments.iterdir()
+        return path
 
     def up(self) -> None:
         """Boots the guests.  StallError: one did not come up."""
