@@ -17,6 +17,8 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2]))
 from tests.system.kernel import insert, load, unload
 
+#: Those that the guest booted with.
+_MODULES = "/run/nupa"
 _BESIDE, _OTHER = "fuzz0", "fuzz1"
 _MAC = "02:00:00:00:00:"
 #: KFENCE finds some accesses to freed memory: it takes an allocation each so many milliseconds.
@@ -57,10 +59,10 @@ def begin(number: str, hosts: str) -> None:
     leave()
 
 
-def attach(folder: str, *words: str) -> None:
-    """Loads the modules of *folder*, nupa_core with these parameters, and makes the device."""
-    insert(folder, "nupa_core", " ".join(words))
-    insert(folder, "nupa_rdma", "")
+def attach(*words: str) -> None:
+    """Loads the modules, nupa_core with these parameters, and makes the device."""
+    insert(_MODULES, "nupa_core", " ".join(words))
+    insert(_MODULES, "nupa_rdma", "")
     link = ["rdma", "link", "add", "nupa_rdma0", "type", "nupa", "netdev", _BESIDE]
     subprocess.run(link, check=True)
 

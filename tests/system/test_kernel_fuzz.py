@@ -16,8 +16,6 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from nupa.vm.boot import cache
-
 from . import fuzzed_guest
 from .hostile_segment import HostileSegment
 from .machine import PLAIN, Machine, booted, new_port
@@ -56,8 +54,6 @@ class Guests:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._words = {host: self._parameters(host) for host in machine.hosts}
-        built = cache.folder().glob("modules-*")
-        self._folder = str(max(built, key=lambda path: path.stat().st_mtime))
         for number, host in enumerate(machine.hosts):
             self._run(host, "begin", str(number), str(len(machine.hosts)))
         self.segment = HostileSegment(machine.segment())
@@ -77,7 +73,7 @@ class Guests:
     def attach(self) -> None:
         self.segment.heal()
         for host in self.machine.hosts:
-            self._run(host, "attach", self._folder, *self._words[host])
+            self._run(host, "attach", *self._words[host])
 
     def leave(self) -> list[float]:
         """Unloads the modules; returns the seconds that each guest took."""
