@@ -2,7 +2,7 @@
 """A guest whose segment is written to by others: run there as `fuzzed_guest.py ROLE ...`.
 
 Its device stands beside an interface that needs no memory of the fabric, and its programs meet by
-the guests' own network.
+the guests' own network.  Packets go over nupa_net0 meanwhile.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2]))
 from tests.system.kernel import insert, load, unload
 
-#: Those that the guest booted with.
-_MODULES = "/run/nupa"
 _BESIDE, _OTHER = "fuzz0", "fuzz1"
+_NET = "10.9.0."  # of nupa_net0
 _MAC = "02:00:00:00:00:"
 #: KFENCE finds some accesses to freed memory: it takes an allocation each so many milliseconds.
 _KFENCE = Path("/sys/module/kfence/parameters/sample_interval")
@@ -61,8 +60,12 @@ def begin(number: str, hosts: str) -> None:
 
 def attach(*words: str) -> None:
     """Loads the modules, nupa_core with these parameters, and makes the device."""
-    insert(_MODULES, "nupa_core", " ".join(words))
-    insert(_MODULES, "nupa_rdma", "")
+    insert("nupa_core", " ".join(words))
+    insert("nupa_net", "")
+    insert("nupa_rdma", "")
+    (host,) = (word.removeprefix("host=host") for word in words if word.startswith("host="))
+    _ip("address", "add", f"{_NET}{int(host) + 1}/24", "dev", "nupa_net0")
+    _ip("link", "set", "nupa_net0", "up")
     link = ["rdma", "link", "add", "nupa_rdma0", "type", "nupa", "netdev", _BESIDE]
     subprocess.run(link, check=True)
 
@@ -70,7 +73,7 @@ def attach(*words: str) -> None:
 def leave() -> None:
     """Unloads the modules; prints how long that took."""
     begun_s = time.monotonic()
-    unload("nupa_rdma", "nupa_core")
+    unload("nupa_rdma", "nupa_net", "nupa_core")
     print(time.monotonic() - begun_s)
 
 
@@ -99,10 +102,12 @@ def traffic(seconds: str, port: str, server: str = "") -> None:
     becomes of them; prints how many there were, and how many ended well.
 
     One pair is in this guest.  Beside it run a listener, for messages that are made up, and one end
-    of a pair with the other guest: the client of *server*, or without one the server.
+    of a pair with the other guest: the client of *server*, or without one the server; and packets
+    to the other's nupa_net0, which answers.
     """
     until_s = time.monotonic() + _FIRST_S
     listener = _quiet("rping", "-s", "-P", "-a", "0.0.0.0", "-p", _PORT)
+    packets = _quiet("ping", "-i", "0.002", "-s", "9000", f"{_NET}{1 if server else 2}")
     between = _program("ibv_rc_pingpong", "-p", port, *filter(None, [server]))
     begun, good, said = 0, 0, False
     for number, words in enumerate(itertools.cycle(_ALONE)):
@@ -124,7 +129,7 @@ def traffic(seconds: str, port: str, server: str = "") -> None:
             begun, good = begun + 1, good + (between.poll() == 0)
             _end([between], time.monotonic())
             between = _program("ibv_rc_pingpong", "-p", port, *filter(None, [server]))
-    _end([between, listener], time.monotonic())
+    _end([between, listener, packets], time.monotonic())
     print(begun, good)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 _DEADLINE_S = 30.0
 _DELETE_MODULE, _FINIT_MODULE = 176, 313  # of x86-64
 _PARAMETERS = Path("/sys/module/nupa_core/parameters")
+_MODULES = "/run/nupa"  # those that the guest booted with: csrc/guest/init_attach.c
 _KINDS = ("pd", "cq", "qp", "mr", "srq")
 _SHOW = ("rdma", "resource", "show")
 _IDLE_S = 10.0
@@ -37,9 +38,9 @@ def unload(*names: str) -> None:
         _call(_DELETE_MODULE, name.encode(), os.O_NONBLOCK)
 
 
-def insert(folder: str, name: str, words: str) -> None:
-    """Puts a module of *folder* in, with its parameters."""
-    with Path(folder, f"{name}.ko").open("rb") as file:
+def insert(name: str, words: str) -> None:
+    """Puts a module of NUPA in, with its parameters."""
+    with Path(_MODULES, f"{name}.ko").open("rb") as file:
         _call(_FINIT_MODULE, file.fileno(), words.encode(), 0)
 
 
@@ -62,16 +63,16 @@ def _talk_to_itself() -> None:
         assert server.wait(_DEADLINE_S) == 0
 
 
-def cycle(times: str, folder: str) -> None:
-    """Unloads the modules and loads those of *folder*, with traffic after each load."""
+def cycle(times: str) -> None:
+    """Unloads the modules and loads them, with traffic after each load."""
     words = [f"{name}={(_PARAMETERS / name).read_text().strip()}" for name in ("base", "bytes")]
     words.append(f"host={(_PARAMETERS / 'host').read_text().strip()}")
     address = _output("ip", "-4", "-o", "addr", "show", "nupa_net0").split()[3]
     for _ in range(int(times)):
         unload("nupa_rdma", "nupa_net", "nupa_core")
-        insert(folder, "nupa_core", " ".join(words))
-        insert(folder, "nupa_net", "")
-        insert(folder, "nupa_rdma", "netdev=nupa_net0")
+        insert("nupa_core", " ".join(words))
+        insert("nupa_net", "")
+        insert("nupa_rdma", "netdev=nupa_net0")
         subprocess.run(["ip", "addr", "add", address, "dev", "nupa_net0"], check=True)
         subprocess.run(["ip", "link", "set", "nupa_net0", "up"], check=True)
         _until(lambda: "state ACTIVE" in _output("rdma", "link"), "no link is active")

@@ -22,9 +22,9 @@ ENDS = [sys.executable, "-P", frames.__file__]
 SLOW_S = 200.0
 
 
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with booted(2, "cxl", "--modules") as machine:
+@pytest.fixture(scope="module", params=["cxl", pytest.param("ivshmem", marks=pytest.mark.long)])
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    with booted(2, request.param, "--modules") as machine:
         programs.net_up(machine, machine.here)
         yield machine
         assert [machine.warnings(host) for host in machine.hosts] == [[], []]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from nupa.vm.boot import cache
 from tests.programs.needs import needs
 
 from . import programs, verbs
@@ -43,12 +42,6 @@ def machine() -> Iterator[Machine]:
         for host in machine.hosts:
             verbs.run(machine, host, "load", "ib_uverbs", "rdma_ucm")
         yield machine
-
-
-def _modules() -> str:
-    """Returns the folder that the guests' modules came from."""
-    built = cache.folder().glob("modules-*")
-    return str(max(built, key=lambda path: path.stat().st_mtime))
 
 
 def _attached(machine: Machine) -> list[str]:
@@ -141,9 +134,9 @@ def test_a_kernel_that_stood_still_attaches_again_by_loading_the_modules(
     finally:
         machine.signal("host1", signal.SIGCONT)
         machine.end(meanwhile)
-    verbs.run(machine, "host1", "cycle", "1", _modules())
+    verbs.run(machine, "host1", "cycle", "1")
     verbs.pingpong(machine, GUESTS, GUESTS, "ibv_rc_pingpong", "-c")
 
 
 def test_fifty_times_load_traffic_and_unload(machine: Machine) -> None:
-    verbs.run(machine, "host1", "cycle", "50", _modules())
+    verbs.run(machine, "host1", "cycle", "50")

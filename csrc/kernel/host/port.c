@@ -20,7 +20,7 @@
 
 #define SPIN_NS 20000u
 #define NAP_MIN_NS 50000u
-#define NAP_MAX_NS 10000000u
+#define NAP_MAX_NS 20000000u
 #define SLACK_NS 5000u
 #define SLICE_NS 100000u
 

@@ -4,11 +4,10 @@
  */
 #include "kernel/rdma/user/user.h"
 
-int rdma_create_cq_op(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
-		      struct uverbs_attr_bundle *attrs)
+int rdma_create_cq_op(struct ib_cq *ib, const struct ib_cq_init_attr *attr, struct rdma_call *call)
 {
 	struct ibv_context *context = device_of(ib->device)->context;
-	struct ib_udata *udata = attrs ? &attrs->driver_udata : NULL;
+	struct ib_udata *udata = rdma_udata_of(call);
 	struct rdma_cq *cq = cq_of(ib);
 	int error;
 

@@ -6,10 +6,27 @@
 
 #include "kernel/core/core.h"
 
+#include <linux/version.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
 
 #define GSI_QPN 1 /* as a number; IB_QP1 is in network order */
+
+/* Of a process that makes a CQ; NULL: the kernel does. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
+#define rdma_call ib_udata
+static inline struct ib_udata *rdma_udata_of(struct rdma_call *call)
+{
+	return call;
+}
+#else
+#define rdma_call uverbs_attr_bundle
+static inline struct ib_udata *rdma_udata_of(struct rdma_call *call)
+{
+	return call ? &call->driver_udata : NULL;
+}
+#endif
 
 struct rdma_device {
 	struct ib_device ib;
@@ -127,8 +144,7 @@ int rdma_destroy_srq_op(struct ib_srq *ib, struct ib_udata *udata);
 int rdma_post_srq_recv_op(struct ib_srq *ib, const struct ib_recv_wr *wr,
 			  const struct ib_recv_wr **bad);
 /* cq.c */
-int rdma_create_cq_op(struct ib_cq *ib, const struct ib_cq_init_attr *attr,
-		      struct uverbs_attr_bundle *attrs);
+int rdma_create_cq_op(struct ib_cq *ib, const struct ib_cq_init_attr *attr, struct rdma_call *call);
 int rdma_destroy_cq_op(struct ib_cq *ib, struct ib_udata *udata);
 int rdma_poll_cq_op(struct ib_cq *ib, int n, struct ib_wc *wc);
 int rdma_req_notify_op(struct ib_cq *ib, enum ib_cq_notify_flags flags);

@@ -12,7 +12,6 @@
 #include "kernel/rdma/rdma.h"
 
 #include <rdma/rdma_user_rxe.h>
-#include <rdma/uverbs_ioctl.h>
 
 /* --- queue.c ----------------------------------------------------------------------------- */
 
