@@ -31,7 +31,7 @@ def _load_target() -> None:
     """Loads it as one that takes its requests by shared receive queues; modprobe has no words."""
     load("brd", "nvmet_rdma")
     unload("nvmet_rdma")
-    insert("/run/nupa", "nvmet_rdma", "use_srq=1")
+    insert("nvmet_rdma", "use_srq=1")
 
 
 def target() -> None:
