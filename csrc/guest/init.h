@@ -50,6 +50,8 @@ int init_ivshmem(struct guest *guest);
 int init_bell(struct guest *guest); /* always 0: without a doorbell processes poll */
 int init_root(struct guest *guest);
 int init_network(struct guest *guest);
+/* ioctl(2) of a socket of this family: 0 or -1 with errno. */
+int network_ask(int family, unsigned long request, void *argument);
 /* Gives an interface an address of a /24, and brings it up. */
 int network_up(struct guest *guest, const char *interface, struct in_addr address);
 int init_attach(struct guest *guest);

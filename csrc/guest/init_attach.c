@@ -72,31 +72,24 @@ static int add_unique_local(struct guest *guest, struct in_addr ipv4)
 {
 	struct in6_ifreq request = { .ifr6_prefixlen = 64,
 				     .ifr6_ifindex = (int)if_nametoindex(NETDEV) };
-	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), error = 0;
 	char text[INET6_ADDRSTRLEN];
 
 	snprintf(text, sizeof(text), "fd4e:5550:4100::%u", ntohl(ipv4.s_addr) & 0xff);
 	inet_pton(AF_INET6, text, &request.ifr6_addr);
-	if (fd < 0 || ioctl(fd, SIOCSIFADDR, &request))
-		error = guest_fails(guest, "cannot add %s to " NETDEV, text);
-	if (fd >= 0)
-		close(fd);
-	return error;
+	if (network_ask(AF_INET6, SIOCSIFADDR, &request))
+		return guest_fails(guest, "cannot add %s to " NETDEV, text);
+	return 0;
 }
 
 /* A host's MAC address ends with its IPv4 address. */
 static int bring_up(struct guest *guest)
 {
 	struct ifreq request = { .ifr_name = NETDEV };
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), error = 0;
 	struct in_addr ipv4;
+	int error;
 
-	if (fd < 0 || ioctl(fd, SIOCGIFHWADDR, &request))
-		error = guest_fails(guest, "there is no " NETDEV);
-	if (fd >= 0)
-		close(fd);
-	if (error)
-		return error;
+	if (network_ask(AF_INET, SIOCGIFHWADDR, &request))
+		return guest_fails(guest, "there is no " NETDEV);
 	memcpy(&ipv4, request.ifr_hwaddr.sa_data + 2, sizeof(ipv4));
 	/* The fabric gives addresses: nobody else has them. */
 	(void)file_write("0", "/proc/sys/net/ipv6/conf/" NETDEV "/accept_dad");

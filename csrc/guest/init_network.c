@@ -25,25 +25,34 @@ static void set_address(struct ifreq *request, struct in_addr address)
 	memcpy(&request->ifr_addr, &name, sizeof(name));
 }
 
+int network_ask(int family, unsigned long request, void *argument)
+{
+	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0), failed, error;
+
+	if (fd < 0)
+		return -1;
+	failed = ioctl(fd, request, argument);
+	error = errno;
+	close(fd);
+	errno = error;
+	return failed;
+}
+
 int network_up(struct guest *guest, const char *interface, struct in_addr address)
 {
 	struct ifreq request = { 0 };
 	struct in_addr mask;
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int failed = fd < 0;
+	int failed;
 
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", interface);
 	set_address(&request, address);
-	failed = failed || ioctl(fd, SIOCSIFADDR, &request);
+	failed = network_ask(AF_INET, SIOCSIFADDR, &request);
 	inet_pton(AF_INET, NETMASK, &mask);
 	set_address(&request, mask);
-	failed = failed || ioctl(fd, SIOCSIFNETMASK, &request);
+	failed = failed || network_ask(AF_INET, SIOCSIFNETMASK, &request);
 	request.ifr_flags = IFF_UP | IFF_RUNNING;
-	failed = failed || ioctl(fd, SIOCSIFFLAGS, &request);
-	int error = failed ? guest_fails(guest, "cannot bring %s up", interface) : 0;
-	if (fd >= 0)
-		close(fd);
-	return error;
+	failed = failed || network_ask(AF_INET, SIOCSIFFLAGS, &request);
+	return failed ? guest_fails(guest, "cannot bring %s up", interface) : 0;
 }
 
 /* Parses an entry; the address is this guest's if the name is. */
