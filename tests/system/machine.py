@@ -35,9 +35,9 @@ TICK_S = 0.05
 #: Takes the drop-in libraries and the shim from a command in a guest.
 PLAIN = ("env", "-u", "LD_PRELOAD", "-u", "LD_LIBRARY_PATH")
 _DEFECTS = (
-    "WARNING:",
-    "BUG:",
-    "Oops:",
+    "WARNING",
+    "BUG",
+    "Oops",
     "blocked for more than",
     "detected stall",
     "detected expedited stalls",
@@ -128,10 +128,16 @@ class Machine:
         self, host: str, command: Sequence[str], *, deadline_s: float = DEADLINE_S
     ) -> ProgramOutcome:
         """Runs *command* on *host* to its end: it must succeed."""
-        with self.program(self.argv(host, command)) as program:
-            outcome = self.wait(program, deadline_s)
+        outcome = self.attempt(host, command, deadline_s=deadline_s)
         assert outcome.ok, outcome.describe()
         return outcome
+
+    def attempt(
+        self, host: str, command: Sequence[str], *, deadline_s: float = DEADLINE_S
+    ) -> ProgramOutcome:
+        """Runs *command* on *host* to its end; the result says whether it failed."""
+        with self.program(self.argv(host, command)) as program:
+            return self.wait(program, deadline_s)
 
     def plain(
         self, host: str, command: Sequence[str], *, deadline_s: float = DEADLINE_S

@@ -93,17 +93,14 @@ def test_frames_are_no_longer_than_its_mtu(machine: Machine) -> None:
     machine.plain("host0", ["ip", "link", "set", "nupa_net0", "mtu", "1500"])
     try:
         assert " 0% packet loss" in ping(machine, "host0", "-M", "do", "-s", "1472", "10.0.0.2")
-        with machine.program(
-            machine.argv("host0", [*PLAIN, "ping", "-c", "1", "-M", "do", "-s", "1473", "10.0.0.2"])
-        ) as program:
-            told = machine.wait(program)
+        told = machine.attempt(
+            "host0", [*PLAIN, "ping", "-c", "1", "-M", "do", "-s", "1473", "10.0.0.2"]
+        )
         assert "message too long" in told.stdout + told.stderr
         # A frame of the other's larger MTU is dropped, and counted.
         before = link_counters(machine, "host0")["dropped"]
-        with machine.program(
-            machine.argv("host1", [*PLAIN, "ping", "-c", "1", "-W", "1", "-s", "3000", "10.0.0.1"])
-        ) as program:
-            assert " 0 received" in machine.wait(program).stdout
+        long = [*PLAIN, "ping", "-c", "1", "-W", "1", "-s", "3000", "10.0.0.1"]
+        assert " 0 received" in machine.attempt("host1", long).stdout
         assert link_counters(machine, "host0")["dropped"] == before + 1
     finally:
         machine.plain("host0", ["ip", "link", "set", "nupa_net0", "mtu", "65280"])
@@ -132,19 +129,15 @@ def test_its_carrier_is_the_port(machine: Machine) -> None:
 def test_net_up_leaves_it_to_the_kernel(machine: Machine) -> None:
     said = machine.run("host0", [*programs.NUPA, "net", "up"], deadline_s=programs.NET_UP_S).stdout
     assert said == "vm: nupa_net0 is this kernel's own (module nupa_net); nothing to do\n"
-    with machine.program(
-        machine.argv("host0", [*programs.NUPA, "net", "up", "--mtu", "9000"])
-    ) as it:
-        told = machine.wait(it, programs.NET_UP_S)
+    other = [*programs.NUPA, "net", "up", "--mtu", "9000"]
+    told = machine.attempt("host0", other, deadline_s=programs.NET_UP_S)
     assert told.returncode == 1
     assert "`ip link set nupa_net0 mtu BYTES` changes it" in told.stderr
 
 
 def test_a_host_has_one_interface_which_may_be_made_again(machine: Machine) -> None:
-    with machine.program(
-        machine.argv("host0", [*PLAIN, "ip", "link", "add", "nupa_net1", "type", "nupa"])
-    ) as program:
-        assert "Device or resource busy" in machine.wait(program).stderr
+    second = [*PLAIN, "ip", "link", "add", "nupa_net1", "type", "nupa"]
+    assert "Device or resource busy" in machine.attempt("host0", second).stderr
     for command in (
         "link del nupa_net0",
         "link add nupa_net0 type nupa",

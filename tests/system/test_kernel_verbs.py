@@ -53,7 +53,7 @@ def _attached(machine: Machine) -> list[str]:
 @pytest.fixture(autouse=True)
 def _no_warnings(machine: Machine) -> Iterator[None]:
     yield
-    assert [verbs.warnings(machine, host) for host in machine.hosts] == ["", ""]
+    assert [machine.warnings(host) for host in machine.hosts] == [[], []]
 
 
 def test_ibv_devinfo_lists_the_kernels_device(machine: Machine) -> None:

@@ -27,12 +27,6 @@ def run(machine: Machine, host: str, role: str, *arguments: str) -> str:
     return machine.run(host, words, deadline_s=2 * _DEADLINE_S).stdout
 
 
-def warnings(machine: Machine, host: str) -> str:
-    """Returns lines of the kernel's log that tell of a defect."""
-    log = machine.run(host, ["dmesg"]).stdout
-    return "\n".join(line for line in log.splitlines() if re.search("WARNING|BUG|Oops", line))
-
-
 def pair(
     machine: Machine, hosts: Sequence[str], command: Sequence[str], plain: Collection[str]
 ) -> tuple[ProgramOutcome, ProgramOutcome]:
