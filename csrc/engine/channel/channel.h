@@ -101,8 +101,10 @@ struct nupa_channel {
 struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer);
 /* The slot of the process that has this QP on this host: where that is a wire, its keeper's. */
 uint32_t nupa_channel_slot(const struct nupa_engine *engine, uint32_t host, uint32_t qpn);
-/* The same for a connection that is made now.  A channel to a previous owner of the slot, whose
- * death is not yet noticed here, does not count. */
+/* Ends a channel to a previous owner of the slot, whose death is not yet noticed here.  QPs that are
+ * connected to a QP of that slot, and have no channel, end with it. */
+void nupa_channel_bury(struct nupa_engine *engine, uint32_t peer);
+/* nupa_channel_get for a connection that is made now: no channel to a previous owner counts. */
 struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer);
 void nupa_channel_scan_contacts(struct nupa_engine *engine);
 void nupa_channel_knock(struct nupa_engine *engine, struct nupa_channel *channel);

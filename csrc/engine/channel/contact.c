@@ -250,7 +250,7 @@ struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer)
 	return channel;
 }
 
-struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer)
+void nupa_channel_bury(struct nupa_engine *engine, uint32_t peer)
 {
 	struct nupa_channel *channel =
 	    peer < engine->fabric->geometry.n_slots ? engine->channels[peer] : NULL;
@@ -259,6 +259,11 @@ struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer
 		nupa_slot_fetch(engine->fabric, peer);
 	if (channel && !channel->broken && !nupa_channel_peer_alive(channel))
 		engine->ops->fail(engine, channel);
+}
+
+struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer)
+{
+	nupa_channel_bury(engine, peer);
 	return nupa_channel_get(engine, peer);
 }
 

@@ -235,11 +235,15 @@ static void look_at_tables(const struct nupa_channel *channel, uint32_t qpn)
 	nupa_store_relaxed(count, nupa_load_relaxed(count));
 }
 
+static uint32_t peer_slot(const struct nupa_qp *qp)
+{
+	return nupa_channel_slot(qp->engine, qp->dest_host, qp->dest_qpn);
+}
+
 /* First contact is made here, so that the death of a silent peer is noticed as well. */
 static void meet_peer(struct nupa_qp *qp)
 {
-	struct nupa_channel *channel = nupa_channel_meet(
-	    qp->engine, nupa_channel_slot(qp->engine, qp->dest_host, qp->dest_qpn));
+	struct nupa_channel *channel = nupa_channel_meet(qp->engine, peer_slot(qp));
 
 	if (channel && channel->peer_host == qp->dest_host)
 		qp->channel = channel;
@@ -264,6 +268,9 @@ static void enter_state(struct nupa_qp *qp, enum ibv_qp_state from, enum ibv_qp_
 		qp->lost_in_rtr = false;
 		return;
 	}
+	/* While the QP is none of those that the end of a slot's previous owner concerns. */
+	if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && qp->type != IBV_QPT_UD)
+		nupa_channel_bury(qp->engine, peer_slot(qp));
 	qp->state = (uint8_t)to;
 	nupa_store_relaxed(&qp->ibv.state, to); /* programs look at it */
 	nupa_qp_publish(qp);

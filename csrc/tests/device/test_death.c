@@ -2,6 +2,7 @@
  * A peer that is killed during any operation.  The other side is notified within a second, nothing
  * hangs, and the fabric serves the next peer. */
 #include "base/atomics.h"
+#include "engine/attachment/attachment.h"
 #include "tests/support/target.h"
 #include "region/slot_life.h"
 
@@ -186,6 +187,58 @@ TEST(an_idle_connection_hears_of_the_death_as_well)
 	end_expect_event(scene.end, IBV_EVENT_QP_FATAL);
 	CHECK(test_now_ns() - start_ns < NOTICE_NS);
 	the_next_peer_is_served(&scene);
+}
+
+struct connector {
+	struct end *end;
+	bool begins;
+};
+
+static void *connects(void *given)
+{
+	struct connector *connector = given;
+
+	nupa_store_release(&connector->begins, true);
+	end_connect(connector->end, &connector->end->peer);
+	return NULL;
+}
+
+/* A QP meets the process that has the slot now, though nobody here has noticed the death of the one
+ * before.  The lock keeps the port thread from it; either thread may have the lock next. */
+TEST(a_successor_in_the_slot_is_met_before_the_death_is_noticed)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct target targets[9];
+	struct end *end;
+	pthread_t thread;
+
+	for (size_t i = 0; i < 9; i++)
+		targets[i] = target_fork(fabric);
+	end = end_open(fabric, &end_defaults);
+	target_open(&targets[0], fabric, &end_defaults);
+	end_connect(end, &targets[0].address);
+	for (size_t i = 1; i < 9; i++) {
+		struct connector connector = { .end = end };
+
+		CHECK_EQ(end_modify(end, IBV_QPS_RESET), 0);
+		nupa_engine_lock(nupa_engine_of(end->context));
+		target_kill(&targets[i - 1]);
+		CHECK_EQ(nupa_fabric_reap(fabric), 1);
+		target_open(&targets[i], fabric, &end_defaults);
+		target_connect(&targets[i], &end->self);
+		end->peer = targets[i].address;
+		CHECK_EQ(pthread_create(&thread, NULL, connects, &connector), 0);
+		while (!nupa_load_acquire(&connector.begins))
+			sched_yield();
+		nupa_engine_unlock(nupa_engine_of(end->context));
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		CHECK_EQ(end_state(end), IBV_QPS_RTS);
+		end_start(end, IBV_WR_RDMA_WRITE, i, 0, 8);
+		cq_expect(end->send_cq, i, IBV_WC_SUCCESS);
+	}
+	target_close(&targets[8]);
+	end_close(end);
+	nupa_fabric_put(fabric);
 }
 
 /* Between two calls of a program that connects: the second one succeeds all the same. */
