@@ -104,6 +104,8 @@ uint32_t nupa_channel_slot(const struct nupa_engine *engine, uint32_t host, uint
 /* Ends a channel to a previous owner of the slot, whose death is not yet noticed here.  QPs that are
  * connected to a QP of that slot, and have no channel, end with it. */
 void nupa_channel_bury(struct nupa_engine *engine, uint32_t peer);
+/* nupa_channel_get without such a channel: NULL until its end, which is near.  No QP or id ends. */
+struct nupa_channel *nupa_channel_current(struct nupa_engine *engine, uint32_t peer);
 /* nupa_channel_get for a connection that is made now: no channel to a previous owner counts. */
 struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer);
 void nupa_channel_scan_contacts(struct nupa_engine *engine);

@@ -261,6 +261,13 @@ void nupa_channel_bury(struct nupa_engine *engine, uint32_t peer)
 		engine->ops->fail(engine, channel);
 }
 
+struct nupa_channel *nupa_channel_current(struct nupa_engine *engine, uint32_t peer)
+{
+	struct nupa_channel *channel = nupa_channel_get(engine, peer);
+
+	return channel && nupa_channel_peer_alive(channel) ? channel : NULL;
+}
+
 struct nupa_channel *nupa_channel_meet(struct nupa_engine *engine, uint32_t peer)
 {
 	nupa_channel_bury(engine, peer);

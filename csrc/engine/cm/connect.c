@@ -54,7 +54,7 @@ static struct nupa_channel *find_peer(struct nupa_cm_id *id)
 		if ((engine->channels[slot] && !engine->channels[slot]->broken) ||
 		    nupa_slot_alive(engine->fabric, (uint32_t)slot,
 				    nupa_slot_claim(&engine->fabric->slots[slot])))
-			return nupa_channel_get(engine, (uint32_t)slot);
+			return nupa_channel_current(engine, (uint32_t)slot);
 		if (nupa_fabric_reap(engine->fabric) == 0)
 			return NULL; /* another process is at it */
 	}

@@ -5,8 +5,11 @@
 #include "engine/cm/internal.h"
 #include "tests/support/end.h"
 #include "region/region.h"
+#include "region/slot_life.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -139,6 +142,71 @@ TEST(a_server_that_dies_disconnects)
 	cm_expect_ack(scene.side.channel, scene.client, RDMA_CM_EVENT_DISCONNECTED, 0);
 	CHECK_EQ(rdma_disconnect(scene.client), 0);
 	scene_close(&scene);
+}
+
+struct connector {
+	struct rdma_cm_id *client;
+	bool begins;
+};
+
+static void *connects(void *given)
+{
+	struct connector *connector = given;
+
+	nupa_store_release(&connector->begins, true);
+	CHECK_EQ(rdma_connect(connector->client, NULL), 0);
+	return NULL;
+}
+
+/* A request goes to the server that has the slot now, though nobody here has noticed the death of
+ * the one before.  The lock keeps the port thread from it; either may have it next. */
+TEST(a_successor_in_the_slot_is_asked_before_the_death_is_noticed)
+{
+	struct server servers[9];
+	struct scene scene = { .fabric = test_fabric() };
+	struct rdma_cm_id *clients[9];
+
+	for (int i = 0; i < 9; i++)
+		servers[i] = server_fork(scene.fabric, ACCEPTS);
+	scene.side = cm_side_open(scene.fabric, 1);
+	for (int i = 0; i < 9; i++) {
+		struct nupa_engine *engine = nupa_engine_of(scene.side.context);
+		struct connector connector = { 0 };
+		bool disconnected = i == 0;
+		pthread_t thread;
+
+		connector.client = clients[i] = cm_id(&scene.side, RDMA_PS_TCP);
+		cm_resolve(&scene.side, clients[i], "10.0.0.1", PORT);
+		cm_make_qp(&scene.side, clients[i]);
+		nupa_engine_lock(engine);
+		if (i > 0) {
+			end(&servers[i - 1]);
+			CHECK_EQ(nupa_fabric_reap(scene.fabric), 1);
+		}
+		begin(&servers[i]);
+		CHECK_EQ(pthread_create(&thread, NULL, connects, &connector), 0);
+		while (!nupa_load_acquire(&connector.begins))
+			sched_yield();
+		nupa_engine_unlock(engine);
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		for (bool established = false; !established || !disconnected;) {
+			struct rdma_cm_event *event = cm_next(scene.side.channel);
+
+			if (event->id == clients[i])
+				CHECK_EQ(event->event, RDMA_CM_EVENT_ESTABLISHED);
+			else
+				CHECK_EQ(event->event, RDMA_CM_EVENT_DISCONNECTED);
+			established |= event->id == clients[i];
+			disconnected |= event->id != clients[i];
+			CHECK_EQ(rdma_ack_cm_event(event), 0);
+		}
+	}
+	end(&servers[8]);
+	cm_expect_ack(scene.side.channel, clients[8], RDMA_CM_EVENT_DISCONNECTED, 0);
+	for (int i = 0; i < 9; i++)
+		cm_destroy(clients[i]);
+	cm_side_close(&scene.side);
+	nupa_fabric_put(scene.fabric);
 }
 
 /* At any step of the server's end, the client gets an event of it. */

@@ -9,7 +9,7 @@ struct nupa_channel *cm_kernel_channel(struct nupa_engine *engine, uint32_t host
 {
 	const uint32_t slot = cm_kernel_slot(engine->fabric, host);
 
-	return slot ? nupa_channel_get(engine, slot) : NULL;
+	return slot ? nupa_channel_current(engine, slot) : NULL;
 }
 
 /* Numbers of ids begin anew with each process. */

@@ -41,7 +41,8 @@ struct nupa_channel *cm_way_channel(struct nupa_engine *engine, uint32_t host)
 {
 	struct cm_way way;
 
-	return cm_way_to(engine->fabric, host, &way) ? nupa_channel_get(engine, way.slot) : NULL;
+	return cm_way_to(engine->fabric, host, &way) ? nupa_channel_current(engine, way.slot)
+						     : NULL;
 }
 
 /* --- addresses ----------------------------------------------------------------------- */
