@@ -17,6 +17,7 @@ from nupa.base.errors import LocalError
 from nupa.collectives.elements import Elements, numpy
 from nupa.collectives.rank import release
 from nupa.memory.access import Atomic
+from nupa.memory.window import WindowError
 
 if TYPE_CHECKING:
     from nupa.collectives.board import Board
@@ -84,7 +85,7 @@ class SwitchReduction(Closing):
             at, part = _part(piece, self._board.size, self._board.rank)
             self._window.reduce_store(at, len(part.octets), own.type_, operator)
             self.barrier()
-            piece.octets[:] = self._own[: len(piece.octets)]
+            self._take(piece.octets, 0)
 
     def reduce_scatter(self, parts: Sequence[Elements], operator: str) -> None:
         """Reduces parts[rank] of all ranks into that of this rank."""
@@ -110,7 +111,7 @@ class SwitchReduction(Closing):
             self.barrier()
             for place, piece in enumerate(pieces):
                 at = place * each
-                piece.octets[:] = self._own[at : at + len(piece.octets)]
+                self._take(piece.octets, at)
             self.barrier()
 
     def broadcast(self, own: Elements, root: int) -> None:
@@ -120,7 +121,7 @@ class SwitchReduction(Closing):
                 self._window.store(0, piece.octets)
             self.barrier()
             if self._board.rank != root:
-                piece.octets[:] = self._own[: len(piece.octets)]
+                self._take(piece.octets, 0)
             self.barrier()
 
     def barrier(self) -> None:
@@ -131,9 +132,20 @@ class SwitchReduction(Closing):
         target = self._rounds * self._board.size
         while self._window.window.atomic(Atomic.LOAD, _COUNTER) < target:
             wait()
+        self._check_kept()  # of lost memory, the counter reads all ones
         if self._tag is not None:
             self._board.check_calls(self._calls, self._tag)
             self._tag = None
+
+    def _take(self, into: Octets, at: int) -> None:
+        """Copies from this rank's memory.  WindowError: it was lost, and reads all ones."""
+        into[:] = self._own[at : at + len(into)]
+        self._check_kept()
+
+    def _check_kept(self) -> None:
+        # A rank that saw another one die may have freed the group.
+        if self._window.window.revoked:
+            raise WindowError(f"{self._window.name}: its memory is gone", errno.ESTALE)
 
     def close(self) -> None:
         self._stack.close()

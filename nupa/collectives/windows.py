@@ -33,7 +33,6 @@ _CHUNK_MAX_BYTES = 128 << 10
 _TAIL, _HEAD, _SLOTS = 0, 64, 128
 _SLOT_HEAD_BYTES = 16
 _CHANNEL_HEAD_BYTES = 256
-_LOST = 2**64 - 1  # what lost memory reads as
 
 
 class _Channel:
@@ -109,12 +108,12 @@ class Windows(Closing):
         tail = channel.load(_TAIL)
         if tail == channel.own:  # W1
             return None
-        if tail == _LOST:
-            raise RankError(f"the inbox of rank {self._board.rank} is gone: a link went down")
         slot = channel.own % SLOTS
         tag, size = (int(word) for word in channel.heads[2 * slot : 2 * slot + 2])
         if size == len(into):
             into[:] = channel.slots[slot][:size]
+        if self._inbox.revoked:  # and reads all ones, from some moment on
+            raise RankError(f"the inbox of rank {self._board.rank} is gone: a link went down")
         channel.advance(_HEAD)  # W2
         return Arrival(tag, size)
 

@@ -16,7 +16,10 @@ from nupa.base.errors import LocalError
 from nupa.collectives import Communicator, RankError
 from nupa.collectives.board import Board
 from nupa.collectives.rank import NAME_BYTES_MAX, RANKS_MAX, BoardRow
+from nupa.collectives.switch import SwitchReduction
+from nupa.collectives.windows import Windows
 from nupa.fabric import Fabric
+from nupa.memory.window import WindowError
 from tests.unit.collectives.rank_threads import NAME, check_all, run_ranks
 
 
@@ -245,6 +248,68 @@ def test_a_rank_has_one_process_and_all_agree_on_their_number() -> None:
         first[0].close()
         closing.join()
         assert fabric.pool.regions() == []
+
+
+def test_a_result_from_memory_that_was_taken_away_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As where another rank saw one die and freed the group.
+    whole = SwitchReduction.barrier
+
+    def barrier(switch: SwitchReduction) -> None:
+        whole(switch)
+        if switch._board.rank == 1 and switch._rounds == 2:
+            switch._window.window.revoke()
+
+    monkeypatch.setattr(SwitchReduction, "barrier", barrier)
+    found = run_ranks(2, lambda ranks: ranks.all_reduce(np.ones(9, "i8"), algorithm="in-network"))
+    assert found[0].tolist() == [2] * 9
+    assert isinstance(found[1], WindowError)
+    assert "its memory is gone" in str(found[1])
+
+
+def test_a_barrier_whose_counter_was_taken_away_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting = Board.waiting
+
+    def begun(board: Board, what: str) -> Callable[[], None]:
+        # Rank 0 does not come: the counter reads all ones before it does.
+        switches[1]._window.window.revoke()
+        return waiting(board, what)
+
+    switches: dict[int, SwitchReduction] = {}
+
+    def work(ranks: Communicator) -> None:
+        switches[ranks.rank] = ranks._in_network()
+        ranks.barrier(algorithm="ring")
+        if ranks.rank == 0:
+            return
+        monkeypatch.setattr(Board, "waiting", begun)
+        with pytest.raises(WindowError, match="its memory is gone"):
+            switches[1].barrier()
+        monkeypatch.setattr(Board, "waiting", waiting)
+
+    check_all(run_ranks(2, work))
+
+
+def test_an_inbox_that_was_taken_away_is_an_error_before_its_bytes_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = Windows.try_send
+
+    def try_send(windows: Windows, peer: int, data: Any, tag: int) -> bool:
+        sent = whole(windows, peer, data, tag)
+        if windows._board.rank == 1:
+            windows._inbox.revoke()
+        return sent
+
+    monkeypatch.setattr(Windows, "try_send", try_send)
+    found = run_ranks(
+        2, lambda ranks: ranks.all_reduce(np.ones(9, "i8"), algorithm="ring"), over="windows"
+    )
+    assert all(isinstance(each, RankError) for each in found)
+    assert "the inbox of rank 1 is gone" in str(found[1])
 
 
 def test_nothing_stays_on_the_fabric() -> None:
