@@ -6,6 +6,7 @@
  */
 #include "base/reserve.h"
 #include "kernel/host/host.h"
+#include "kernel/host/watch.h"
 #include "engine/attachment/attachment.h"
 #include "engine/cm/hooks.h"
 #include "engine/core/wake.h"
@@ -14,7 +15,9 @@
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
+#include <linux/pid.h>
 #include <linux/sched.h>
+#include <linux/sched/task.h>
 #include <uapi/linux/sched/types.h>
 #include <linux/workqueue.h>
 
@@ -35,6 +38,7 @@ struct port {
 };
 
 static struct port ports[2]; /* of verbs, and of the network interface */
+static DEFINE_SPINLOCK(gate); /* of their engines against the watch's looks */
 static struct task_struct *thread;
 static bool reaps; /* a peer has ended: set with an engine's lock */
 
@@ -146,7 +150,9 @@ static bool run_all(uint32_t *handled)
 		if (!engine)
 			continue;
 		if (nupa_load_acquire(&engine->stop)) {
+			spin_lock(&gate);
 			nupa_store_release(&port->engine, NULL);
+			spin_unlock(&gate);
 			complete(&port->left);
 		} else if (!nupa_load_acquire(&nupa_kernel_halted)) {
 			*handled += turn(engine);
@@ -172,6 +178,34 @@ static void wait_for_engines(void)
 	__set_current_state(TASK_RUNNING);
 }
 
+static bool sleeps_beside_news(struct nupa_engine *engine)
+{
+	bool news;
+
+	if (!nupa_load_acquire(&engine->own_bell))
+		return false;
+	nupa_engine_lock(engine);
+	news = nupa_engine_rings_ready(engine);
+	nupa_engine_unlock(engine);
+	return news;
+}
+
+static void look(void)
+{
+	bool news = false;
+
+	spin_lock(&gate);
+	for (struct port *port = ports; port < PORTS_END; port++) {
+		struct nupa_engine *engine = nupa_load_acquire(&port->engine);
+
+		news |= engine && !nupa_load_acquire(&nupa_kernel_halted) &&
+			sleeps_beside_news(engine);
+	}
+	spin_unlock(&gate);
+	if (news)
+		wake_up_process(thread);
+}
+
 static int port_thread(void *unused)
 {
 	uint64_t spin_until_ns = 0, nap_ns = NAP_MIN_NS;
@@ -192,6 +226,7 @@ static int port_thread(void *unused)
 		if (handled) {
 			spin_until_ns = now_ns + SPIN_NS;
 			nap_ns = NAP_MIN_NS;
+			nupa_watch_traffic(now_ns);
 		}
 		if (now_ns < spin_until_ns)
 			cond_resched();
@@ -210,12 +245,19 @@ int nupa_kernel_port_prepare(void)
 		.sched_policy = SCHED_NORMAL,
 		.sched_runtime = SLICE_NS,
 	};
-	struct task_struct *made = kthread_run(port_thread, NULL, "nupa-port");
+	struct task_struct *made;
+	int error = nupa_watch_start(look);
 
-	if (IS_ERR(made))
+	if (error)
+		return error;
+	made = kthread_create(port_thread, NULL, "nupa-port");
+	if (IS_ERR(made)) {
+		nupa_watch_stop();
 		return PTR_ERR(made);
+	}
 	sched_setattr_nocheck(made, &attr);
 	thread = get_task_struct(made);
+	wake_up_process(thread);
 	return 0;
 }
 
@@ -226,6 +268,7 @@ void nupa_kernel_port_forget(void)
 	kthread_stop(thread);
 	put_task_struct(thread);
 	thread = NULL;
+	nupa_watch_stop();
 	nupa_reserve_free();
 }
 
