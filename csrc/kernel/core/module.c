@@ -12,6 +12,7 @@
 
 #include <linux/fs.h>
 #include <linux/io.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"

@@ -9,21 +9,22 @@
 #include <linux/container_of.h>
 #include <linux/ctype.h>
 #include <linux/errno.h>
-#include <linux/fcntl.h>
+#include <uapi/linux/fcntl.h>
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/kernel.h>
+#include <linux/kdev_t.h>
 #include <linux/limits.h>
-#include <linux/mman.h>
+#include <uapi/linux/mman.h>
 #include <linux/mutex.h>
 #include <linux/random.h>
 #include <linux/resource.h>
 #include <linux/stdarg.h>
-#include <linux/stat.h>
+#include <uapi/linux/stat.h>
 #include <linux/stddef.h>
 #include <linux/string.h>
 #include <linux/types.h>
-#include <linux/uio.h>
+#include <uapi/linux/uio.h>
 #include <asm/stat.h>
 
 /* <stdint.h>, <inttypes.h>, <limits.h> */
