@@ -57,16 +57,20 @@ def target() -> None:
     (port / "subsystems" / NQN).symlink_to(subsystem)
 
 
-def _connect(options: str = "") -> tuple[Path, Path]:
+def connect(options: str = "") -> tuple[Path, Path]:
     """Returns the controller and its disk."""
     load("nvme_rdma")
-    words = f"transport=rdma,traddr={ADDRESS},trsvcid={PORT},nqn={NQN},nr_io_queues=1{options}"
+    words = f"transport=rdma,traddr={ADDRESS},trsvcid={PORT},nqn={NQN},nr_io_queues=1"
     fabrics = os.open("/dev/nvme-fabrics", os.O_RDWR)
-    os.write(fabrics, words.encode())
+    os.write(fabrics, f"{words},{options}".rstrip(",").encode())
     instance = os.read(fabrics, 100).decode().split(",")[0].removeprefix("instance=")
     disk = Path(f"/dev/nvme{instance}n1")
     _await(disk.is_block_device, f"no {disk}")
     return Path(f"/sys/class/nvme/nvme{instance}"), disk
+
+
+def disconnect(controller: Path) -> None:
+    (controller / "delete_controller").write_text("1")
 
 
 def _await(condition: Callable[[], bool], otherwise: str, limit_s: float = _DEADLINE_S) -> None:
@@ -90,14 +94,14 @@ def _compare(disk: Path) -> None:
 
 def initiator() -> None:
     """Connects, writes, and reads the same."""
-    controller, disk = _connect()
+    controller, disk = connect()
     _compare(disk)
-    (controller / "delete_controller").write_text("1")
+    disconnect(controller)
 
 
 def survivor() -> None:
     """Writes until the target is gone, and compares once another one is there."""
-    controller, disk = _connect(f",{_PATIENCE}")
+    controller, disk = connect(_PATIENCE)
     block = mmap.mmap(-1, _STEP)
     descriptor = os.open(disk, os.O_RDWR | os.O_DIRECT)
     print("begun", flush=True)
@@ -113,7 +117,7 @@ def survivor() -> None:
     _await(lambda: state.read_text() == "live\n", "not connected again", _RECONNECT_S)
     _compare(disk)
     print("equal", flush=True)
-    (controller / "delete_controller").write_text("1")
+    disconnect(controller)
 
 
 if __name__ == "__main__":
