@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What has arrived in a ring is taken, judged by its operation, and given back. */
+#include "base/reserve.h"
 #include "engine/attachment/attachment.h"
 #include "engine/cm/hooks.h"
 #include "engine/fault/fault_internal.h"
@@ -110,6 +111,8 @@ static uint32_t drain(struct nupa_engine *engine, struct nupa_channel *channel, 
 		if (sends >= SENDS_OF_A_STREAM)
 			engine->streams = true;
 		if (n == budget || sends == SENDS_OF_A_TURN)
+			break;
+		if (unlikely(!nupa_reserve_has_room())) /* for a refusal: it stays in the ring */
 			break;
 		result = nupa_rx_take(&channel->rx, &msg, &payload);
 		if (result == NUPA_RX_EMPTY) {

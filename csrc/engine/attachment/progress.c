@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * One turn of the engine: answers that are due, what has arrived, what waits. */
+#include "base/reserve.h"
 #include "engine/attachment/attachment.h"
 #include "engine/fault/fault_internal.h"
 #include "engine/net/net.h"
@@ -14,8 +15,9 @@
 /* How often a port thread looks for room in a full ring. */
 #define ROOM_POLL_NS 50000u
 
-/* Its earlier messages count: those of a ring, as another process may write more all the time. */
-static void drain_dead(struct nupa_engine *engine, struct nupa_channel *channel)
+/* Its earlier messages count: those of a ring, as another process may write more all the time.
+ * False: there is no memory for what they may need. */
+static bool drain_dead(struct nupa_engine *engine, struct nupa_channel *channel)
 {
 	uint32_t left = channel->rx.most_lines, taken = 1;
 
@@ -23,6 +25,7 @@ static void drain_dead(struct nupa_engine *engine, struct nupa_channel *channel)
 		taken = nupa_engine_drain(engine, channel, left);
 		left -= taken;
 	}
+	return nupa_reserve_has_room();
 }
 
 static void handle_deaths(struct nupa_engine *engine)
@@ -41,7 +44,10 @@ static void handle_deaths(struct nupa_engine *engine)
 			continue;
 		if (nupa_channel_process_alive(channel))
 			continue;
-		drain_dead(engine, channel);
+		if (!drain_dead(engine, channel)) {
+			nupa_store_relaxed(&engine->deaths, true); /* again in the next turn */
+			continue;
+		}
 		if (!channel->broken)
 			nupa_channel_fail(engine, channel);
 		reap = true;

@@ -2,6 +2,7 @@
 /*
  * The engine's verbs, for nupa_rdma, and its frames, for nupa_net.
  */
+#include "base/reserve.h"
 #include "kernel/core/core.h"
 #include "engine/queue/queue.h"
 #include "engine/transport/transport.h"
@@ -14,6 +15,8 @@
 EXPORT_SYMBOL_GPL(nupa_errno);
 EXPORT_SYMBOL_GPL(nupa_kernel_halted);
 EXPORT_SYMBOL_GPL(nupa_qp_has_faults);
+EXPORT_SYMBOL_GPL(nupa_reserve_pledge);
+EXPORT_SYMBOL_GPL(nupa_reserve_redeem);
 EXPORT_SYMBOL_GPL(nupa_kernel_channel);
 EXPORT_SYMBOL_GPL(nupa_kernel_cq_forget);
 EXPORT_SYMBOL_GPL(nupa_kernel_reg_all);

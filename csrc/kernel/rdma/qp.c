@@ -3,6 +3,7 @@
  * Queue pairs.  QP 1 is one of the engine's UD; its number stands in the slot, where others find
  * it.
  */
+#include "base/reserve.h"
 #include "engine/transport/transport.h"
 #include "kernel/rdma/user/user.h"
 
@@ -131,7 +132,9 @@ int rdma_modify_qp_op(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struc
 		mask |= IB_QP_PORT;
 		own.port_num = 1;
 	}
+	nupa_reserve_pledge();
 	error = -nupa_modify_qp(qp->own, &own, mask);
+	nupa_reserve_redeem();
 	if (!error && qp->user && mask & IB_QP_STATE && attr->qp_state == IB_QPS_RESET)
 		user_qp_reset(qp);
 	return error;
@@ -185,7 +188,9 @@ int rdma_destroy_qp_op(struct ib_qp *ib, struct ib_udata *udata)
 
 	if (ib->qp_type == IB_QPT_GSI && !rdma_is_halted())
 		publish_gsi(ib, NUPA_GSI_NONE);
+	nupa_reserve_pledge();
 	error = rdma_is_halted() ? 0 : -nupa_destroy_qp(qp_of(ib)->own);
+	nupa_reserve_redeem();
 	if (!error)
 		user_qp_free(qp_of(ib));
 	return error;
