@@ -11,36 +11,29 @@ import pytest
 
 from tests.programs.needs import needs
 
-from . import programs, verbs
-from .machine import PLAIN, Machine, booted, new_port
+from . import verbs
+from .machine import PLAIN, Machine, new_port
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
 
 #: The most of a processor that nupa-port may use where nothing happens.
 IDLE_MAX = 0.02
-GUESTS = ("host0", "host1")
-#: Hosts, and those of them whose programs have the kernel's device.
-WAYS = {
-    "between kernels": (GUESTS, GUESTS),
-    "from drop-in libraries": (("host0", "host1"), ("host0",)),
-    "to drop-in libraries": (("host0", "host1"), ("host1",)),
-    "from this machine": (("host0", "host2"), ("host0",)),
-    "to this machine": (("host2", "host1"), ("host1",)),
-}
+GUESTS = verbs.GUESTS
 PERFTEST = [
     ("ib_send_bw", "-s", "8192"),
+    ("ib_send_bw", "-c", "UC", "-s", "8192"),
+    ("ib_send_lat", "-c", "UD", "-s", "1024"),
     ("ib_write_bw", "-s", "65536"),
+    ("ib_write_bw", "-c", "UC", "-s", "65536"),
     ("ib_read_lat", "-s", "4096"),
     ("ib_atomic_lat",),
+    ("ib_atomic_bw", "-A", "CMP_AND_SWAP"),
 ]
 
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    with booted(2, "cxl", "--modules") as machine:
-        programs.net_up(machine, *machine.hosts, machine.here)
-        for host in machine.hosts:
-            verbs.run(machine, host, "load", "ib_uverbs", "rdma_ucm")
+    with verbs.booted_for_programs() as machine:
         yield machine
 
 
@@ -78,20 +71,18 @@ def test_examples_of_libibverbs_run_between_kernels(
     verbs.pingpong(machine, GUESTS, GUESTS, *command)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", verbs.MIXED_WAYS)
+@pytest.mark.parametrize("name", ["ibv_uc_pingpong", "ibv_ud_pingpong"])
+def test_unreliable_examples_run_with_drop_in_libraries(
+    machine: Machine, name: str, way: str
+) -> None:
+    verbs.pingpong(machine, *verbs.WAYS[way], name, "-c")
+
+
+@pytest.mark.parametrize("way", verbs.WAYS)
 @pytest.mark.parametrize("command", PERFTEST, ids=" ".join)
 def test_perftest(machine: Machine, command: tuple[str, ...], way: str) -> None:
-    verbs.perftest(machine, *WAYS[way], *command)
-
-
-def test_rping_checks_what_it_reads_and_writes_by_the_kernels_rdma_cm(machine: Machine) -> None:
-    told = verbs.by_rdma_cm(machine, GUESTS, "rping", "-C", "5", "-v", "-V")
-    assert "ping data: rdma-ping-4:" in told.stdout
-
-
-def test_ucmatose_connects_by_the_kernels_rdma_cm(machine: Machine) -> None:
-    told = verbs.by_rdma_cm(machine, GUESTS, "ucmatose", "-c", "2", "-C", "5")
-    assert "return status 0" in told.stdout
+    verbs.perftest(machine, *verbs.WAYS[way], *command)
 
 
 def test_rdma_lists_objects_of_a_process_and_its_death_frees_them(machine: Machine) -> None:

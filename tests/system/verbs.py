@@ -5,20 +5,41 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from nupa.programs.pair import ProgramOutcome
 from tests.programs.needs import needs
 
 from . import kernel, programs
-from .machine import PLAIN, Machine, new_port
+from .machine import PLAIN, Machine, booted, new_port
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 ROUNDS = 50
 _DEADLINE_S = 180.0
+GUESTS = ("host0", "host1")
+#: Hosts, server first, and those of them whose programs have the kernel's device.
+WAYS = {
+    "between kernels": (GUESTS, GUESTS),
+    "from drop-in libraries": (GUESTS, ("host0",)),
+    "to drop-in libraries": (GUESTS, ("host1",)),
+    "from this machine": (("host0", "host2"), ("host0",)),
+    "to this machine": (("host2", "host1"), ("host1",)),
+}
+MIXED_WAYS = [way for way, (hosts, plain) in WAYS.items() if hosts != plain]
 #: Of nupa_net0's IPv4 address, on the kernel's device and on ours.
 _GID = "1"
+
+
+@contextmanager
+def booted_for_programs() -> Iterator[Machine]:
+    """Yields two guests whose kernels have the device, and give it to programs."""
+    with booted(2, "cxl", "--modules") as machine:
+        programs.net_up(machine, *machine.hosts, machine.here)
+        for host in machine.hosts:
+            run(machine, host, "load", "ib_uverbs", "rdma_ucm")
+        yield machine
 
 
 def run(machine: Machine, host: str, role: str, *arguments: str) -> str:
@@ -63,24 +84,25 @@ def pingpong(
         assert f"{ROUNDS} iters in" in told.stdout, told.describe()
 
 
-def by_rdma_cm(machine: Machine, hosts: Sequence[str], name: str, *options: str) -> ProgramOutcome:
-    """Runs rping or ucmatose by the kernels' connection managers; returns the client's end."""
-    port, at = new_port(), programs.address(hosts[0])
-    binary = needs(name, "rdmacm-utils")
-    server, client = {
-        "rping": (["-s", "-a", at], ["-c", "-a", at]),
-        "ucmatose": (["-b", at], ["-s", at]),
-    }[name]
-    command = [*PLAIN, binary, "-p", str(port), *options]
+def by_rdma_cm(
+    machine: Machine,
+    hosts: Sequence[str],
+    plain: Collection[str],
+    server: Sequence[str],
+    client: Sequence[str],
+    port: int,
+    space: str = "tcp",
+) -> ProgramOutcome:
+    """Runs two programs that meet by the RDMA CM, that of the kernel on hosts of *plain*; returns
+    the client's end."""
 
-    def listens() -> bool:
+    def listens_in_kernel() -> bool:
         shown = machine.run(hosts[0], [*PLAIN, "rdma", "resource", "show", "cm_id"]).stdout
         return any("state LISTEN" in line and f":{port}" in line for line in shown.splitlines())
 
-    _, told = machine.talk(
-        (hosts[0], [*command, *server]),
-        (hosts[1], [*command, *client]),
-        listens,
-        deadline_s=_DEADLINE_S,
+    first, second = (
+        (host, [*(PLAIN if host in plain else ()), *command])
+        for host, command in zip(hosts, (server, client), strict=True)
     )
-    return told
+    listens = listens_in_kernel if hosts[0] in plain else machine.cm(port, space)
+    return machine.talk(first, second, listens, deadline_s=_DEADLINE_S)[1]

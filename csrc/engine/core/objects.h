@@ -117,6 +117,7 @@ struct nupa_rq;
 /* Where receives come from that their user posts without a call (csrc/kernel). */
 struct nupa_rq_source {
 	bool (*take)(struct nupa_rq_source *source, struct nupa_rq *rq); /* true: posted one */
+	void (*translate)(uint8_t grh[NUPA_GRH_BYTES]); /* of a datagram, as the user reads it */
 };
 
 struct nupa_rq {

@@ -299,14 +299,19 @@ static uint64_t *dropped_as(const struct nupa_qp *qp, const struct nupa_msg *msg
 bool nupa_receive_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const uint8_t *payload,
 			  const uint8_t grh[NUPA_GRH_BYTES], struct nupa_channel *from)
 {
+	const struct nupa_rq_source *source = (qp->srq ? &qp->srq->rq : &qp->rq)->source;
 	struct nupa_rwqe *rwqe = receive_for(qp, msg);
 	struct nupa_span spans[NUPA_SGE_MAX];
+	uint8_t header[NUPA_GRH_BYTES];
 	uint32_t n_spans;
 
 	if (!rwqe) {
 		nupa_count(&qp->engine->hw->rx_no_receive, 1);
 		return false;
 	}
+	memcpy(header, grh, sizeof(header));
+	if (unlikely(source))
+		source->translate(header);
 	if (nupa_mr_resolve(qp->engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge,
 			    rwqe->n_sge, IBV_ACCESS_LOCAL_WRITE, spans,
 			    &n_spans) != IBV_WC_SUCCESS) {
@@ -320,7 +325,7 @@ bool nupa_receive_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const 
 		    msg);
 		return false;
 	}
-	if (nupa_spans_copy(spans, n_spans, 0, (void *)(uintptr_t)grh, NUPA_GRH_BYTES, true) ||
+	if (nupa_spans_copy(spans, n_spans, 0, header, NUPA_GRH_BYTES, true) ||
 	    nupa_spans_copy(spans, n_spans, NUPA_GRH_BYTES,
 			    (void *)(uintptr_t)(payload ? payload : msg->ud_data),
 			    msg->length_bytes, true)) {

@@ -5,6 +5,12 @@
  */
 #include "kernel/rdma/user/user.h"
 
+#include <linux/ip.h>
+#include <linux/udp.h>
+#include <net/dsfield.h>
+#include <net/ip.h>
+#include <net/ipv6.h>
+
 static_assert(sizeof(struct rxe_sge) == sizeof(struct ibv_sge));
 static_assert(offsetof(struct rxe_sge, lkey) == offsetof(struct ibv_sge, lkey));
 
@@ -57,11 +63,47 @@ static bool take(struct nupa_rq_source *source, struct nupa_rq *to)
 	return !nupa_rq_post(to, &wr);
 }
 
+/* BTH, DETH and ICRC. */
+#define IBA_BYTES (12 + 8 + 4)
+
+/* The engine writes IBA's GRH.  rdma-core makes address handles of the header of a RoCE v2 packet:
+ * that of IPv4 in the last 20 bytes, or that of IPv6. */
+static void translate(uint8_t grh[NUPA_GRH_BYTES])
+{
+	struct ipv6hdr ipv6;
+	struct iphdr ipv4;
+
+	static_assert(sizeof(ipv6) == NUPA_GRH_BYTES);
+	memcpy(&ipv6, grh, sizeof(ipv6));
+	if (ipv6.version != 6) /* without a GRH */
+		return;
+	if (!ipv6_addr_v4mapped(&ipv6.daddr)) {
+		ipv6.nexthdr = IPPROTO_UDP;
+		memcpy(grh, &ipv6, sizeof(ipv6));
+		return;
+	}
+	ipv4 = (struct iphdr){
+		.version = 4,
+		.ihl = sizeof(ipv4) / 4,
+		.tos = ipv6_get_dsfield(&ipv6),
+		.tot_len = htons(sizeof(ipv4) + sizeof(struct udphdr) + IBA_BYTES +
+				 ntohs(ipv6.payload_len)),
+		.frag_off = htons(IP_DF),
+		.ttl = ipv6.hop_limit,
+		.protocol = IPPROTO_UDP,
+		.saddr = ipv6.saddr.s6_addr32[3],
+		.daddr = ipv6.daddr.s6_addr32[3],
+	};
+	ipv4.check = ip_fast_csum(&ipv4, ipv4.ihl);
+	memset(grh, 0, NUPA_GRH_BYTES - sizeof(ipv4));
+	memcpy(grh + NUPA_GRH_BYTES - sizeof(ipv4), &ipv4, sizeof(ipv4));
+}
+
 void user_rq_init(struct user_rq *rq, struct user_queue *queue, uint32_t max_wr, uint32_t max_sge,
 		  struct ib_srq *srq)
 {
 	*rq = (struct user_rq){
-		.source.take = take,
+		.source = { .take = take, .translate = translate },
 		.queue = queue,
 		.srq = srq,
 		.max_wr = max_wr,
