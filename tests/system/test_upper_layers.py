@@ -102,12 +102,14 @@ def test_nfs_bears_an_exerciser_of_file_systems(machine: Machine) -> None:
         words += [f"--{kind}", "1", f"--{kind}-ops", str(operations)]
     for kind in ("hdd", "fallocate"):
         words += [f"--{kind}-bytes", "8M"]
-    until = time.monotonic() + EXERCISE_S
+    until, rounds = time.monotonic() + EXERCISE_S, 0
     with _storage(machine, "nfs", 300) as path:
         while time.monotonic() < until:
             exercise = [*words, "--temp-path", str(Path(path).parent)]
             told = machine.plain(CLIENT, exercise, deadline_s=STEP_S)
             assert "successful run completed" in told.stdout + told.stderr
+            rounds += 1
+        print(f"{rounds} rounds of {_EXERCISES}")
         _compared(machine, path, 20)
 
 
