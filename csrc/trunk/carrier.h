@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NUPA_PACKET_BYTES 65536u /* that a packet holds at most */
+/* That a packet holds at most: with UCX's headers, one of its messages over TCP (64 KiB). */
+#define NUPA_PACKET_BYTES 65024u
 
 /* A packet belongs to the carrier from `send` until the event `sent`. */
 struct nupa_packet {
