@@ -101,8 +101,8 @@ struct nupa_channel {
 struct nupa_channel *nupa_channel_get(struct nupa_engine *engine, uint32_t peer);
 /* The slot of the process that has this QP on this host: where that is a wire, its keeper's. */
 uint32_t nupa_channel_slot(const struct nupa_engine *engine, uint32_t host, uint32_t qpn);
-/* Ends a channel to a previous owner of the slot, whose death is not yet noticed here.  QPs that are
- * connected to a QP of that slot, and have no channel, end with it. */
+/* Ends a channel to a previous owner of the slot, whose death is not yet noticed here.  QPs that
+ * are connected to a QP of that slot, and have no channel, end with it. */
 void nupa_channel_bury(struct nupa_engine *engine, uint32_t peer);
 /* nupa_channel_get without such a channel: NULL until its end, which is near.  No QP or id ends. */
 struct nupa_channel *nupa_channel_current(struct nupa_engine *engine, uint32_t peer);

@@ -37,7 +37,7 @@ struct port {
 	struct delayed_work beat;
 };
 
-static struct port ports[2]; /* of verbs, and of the network interface */
+static struct port ports[2];  /* of verbs, and of the network interface */
 static DEFINE_SPINLOCK(gate); /* of their engines against the watch's looks */
 static struct task_struct *thread;
 static bool reaps; /* a peer has ended: set with an engine's lock */
@@ -198,8 +198,8 @@ static void look(void)
 	for (struct port *port = ports; port < PORTS_END; port++) {
 		struct nupa_engine *engine = nupa_load_acquire(&port->engine);
 
-		news |= engine && !nupa_load_acquire(&nupa_kernel_halted) &&
-			sleeps_beside_news(engine);
+		news |=
+		    engine && !nupa_load_acquire(&nupa_kernel_halted) && sleeps_beside_news(engine);
 	}
 	spin_unlock(&gate);
 	if (news)

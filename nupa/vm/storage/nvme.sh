@@ -21,7 +21,9 @@ number=4420
 serve() {
 	mountpoint -q $config || mount -t configfs none $config
 	mkdir $config/nullb/storage
-	(cd $config/nullb/storage && echo "$1" >size && echo 1 >memory_backed && echo 1 >power)
+	# It copies block by block: with its 512 bytes the disk takes longer than any transport.
+	(cd $config/nullb/storage && echo "$1" >size && echo 4096 >blocksize &&
+		echo 1 >memory_backed && echo 1 >power)
 	mkdir $subsystem
 	echo 1 >$subsystem/attr_allow_any_host
 	mkdir $subsystem/namespaces/1
