@@ -36,9 +36,12 @@ def order(machine: Machine) -> list[str]:
 
 
 def list_second(machine: Machine, *, first: bool) -> None:
-    """Renames the device of its second cable until the kernel lists it before eth0, or behind."""
+    """Renames the device of its second cable until the kernel lists it before eth0, or behind.
+
+    Names are listed by their hashes: of n names, eth0 is listed as the first once in n times.
+    """
     name = "eth1"
-    for number in range(2, 100):
+    for number in range(2, 10_000):
         listed = order(machine)
         if (listed.index(name) < listed.index("eth0")) is first:
             return
