@@ -10,8 +10,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define WINDOWS 64u
-
 enum kind { LOOP_MET, LOOP_PACKET, LOOP_SENT, LOOP_LOST };
 
 struct item {
@@ -20,12 +18,6 @@ struct item {
 	uint32_t machine; /* the other one */
 	void *link;
 	struct nupa_packet *packet;
-};
-
-/* Memory that may be put into; its key is its number. */
-struct window {
-	uint8_t *memory; /* NULL: not in use */
-	size_t bytes;
 };
 
 /* A connection's end, by machine; the number tells it from former ones. */
@@ -44,8 +36,6 @@ struct loop {
 	pthread_mutex_t mutex;
 	uintptr_t next_link;
 	bool held;
-	struct window windows[WINDOWS];
-	uint64_t put_bytes;
 	struct place places[LOOP_MACHINES];
 };
 
@@ -104,7 +94,6 @@ static void loop_send(struct nupa_carrier *carrier, void *link, struct nupa_pack
 	struct place *place = place_of(carrier);
 	uint32_t machine = 0;
 
-	carrier->events->goes(carrier->arg, 0, packet);
 	pthread_mutex_lock(&place->loop->mutex);
 	while (machine < LOOP_MACHINES && place->links[machine] != (uintptr_t)link)
 		machine++;
@@ -114,66 +103,6 @@ static void loop_send(struct nupa_carrier *carrier, void *link, struct nupa_pack
 		    copy_of(packet->data, packet->bytes));
 	put(place, LOOP_SENT, machine, (uintptr_t)link, packet);
 	pthread_mutex_unlock(&place->loop->mutex);
-}
-
-static void *loop_window(struct nupa_carrier *carrier, void *memory, size_t bytes,
-			 uint8_t key[NUPA_KEY_BYTES], uint32_t *key_bytes)
-{
-	struct loop *loop = place_of(carrier)->loop;
-	struct window *window = NULL;
-
-	pthread_mutex_lock(&loop->mutex);
-	for (uint32_t i = 0; i < WINDOWS && !window; i++)
-		if (!loop->windows[i].memory) {
-			window = &loop->windows[i];
-			*window = (struct window){ memory, bytes };
-			memcpy(key, &i, *key_bytes = sizeof(i));
-		}
-	pthread_mutex_unlock(&loop->mutex);
-	return window;
-}
-
-static void loop_unwindow(struct nupa_carrier *carrier, void *window)
-{
-	struct loop *loop = place_of(carrier)->loop;
-
-	pthread_mutex_lock(&loop->mutex);
-	*(struct window *)window = (struct window){ 0 };
-	pthread_mutex_unlock(&loop->mutex);
-}
-
-static void *loop_unlock(struct nupa_carrier *carrier, void *link, const uint8_t *key,
-			 uint32_t key_bytes)
-{
-	struct loop *loop = place_of(carrier)->loop;
-	uint32_t at;
-
-	(void)link;
-	memcpy(&at, key, sizeof(at));
-	return key_bytes == sizeof(at) && at < WINDOWS ? &loop->windows[at] : NULL;
-}
-
-static void loop_lock(struct nupa_carrier *carrier, void *unlocked)
-{
-	(void)carrier;
-	(void)unlocked;
-}
-
-/* As an adapter does, it refuses what is not of the window. */
-static void loop_put(struct nupa_carrier *carrier, void *unlocked, const void *from, uint64_t to,
-		     uint32_t bytes)
-{
-	struct loop *loop = place_of(carrier)->loop;
-	const struct window *window = unlocked;
-	uint64_t offset;
-
-	pthread_mutex_lock(&loop->mutex);
-	offset = to - (uint64_t)(uintptr_t)window->memory;
-	if (window->memory && offset <= window->bytes && bytes <= window->bytes - offset) {
-		memcpy(window->memory + offset, from, bytes);
-		loop->put_bytes += bytes;
-	}
-	pthread_mutex_unlock(&loop->mutex);
 }
 
 static void end_link(struct place *place, uint32_t machine, bool tell)
@@ -300,11 +229,6 @@ static void loop_carrier_free(struct nupa_carrier *carrier)
 static const struct nupa_carrier_ops ops = {
 	.connect = loop_connect,
 	.send = loop_send,
-	.window = loop_window,
-	.unwindow = loop_unwindow,
-	.unlock = loop_unlock,
-	.lock = loop_lock,
-	.put = loop_put,
 	.close = loop_close,
 	.progress = loop_progress,
 	.arm = loop_arm,
@@ -343,16 +267,6 @@ struct nupa_carrier *loop_carrier(struct loop *loop, uint32_t machine)
 	place->open = true;
 	pthread_mutex_unlock(&loop->mutex);
 	return &place->carrier;
-}
-
-uint64_t loop_put_bytes(struct loop *loop)
-{
-	uint64_t bytes;
-
-	pthread_mutex_lock(&loop->mutex);
-	bytes = loop->put_bytes;
-	pthread_mutex_unlock(&loop->mutex);
-	return bytes;
 }
 
 void loop_cut(struct loop *loop, uint32_t machine)

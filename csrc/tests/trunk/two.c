@@ -70,7 +70,7 @@ static struct nupa_trunk *open_ucx(struct two *two, uint32_t machine)
 	return trunk;
 }
 
-void two_begin(struct two *two, uint32_t machine)
+void two_start(struct two *two, uint32_t machine)
 {
 	struct machine *one = &two->machines[machine];
 	char why[512] = "";
@@ -81,13 +81,6 @@ void two_begin(struct two *two, uint32_t machine)
 	else
 		one->trunk = open_ucx(two, machine);
 	CHECK(one->trunk);
-}
-
-void two_start(struct two *two, uint32_t machine)
-{
-	struct machine *one = &two->machines[machine];
-
-	two_begin(two, machine);
 	CHECK_EQ(pthread_create(&one->thread, NULL, run, one), 0);
 	one->runs = true;
 }

@@ -26,8 +26,6 @@ struct two {
 struct nupa_fabric *two_fabric(uint32_t machine, uint64_t generation);
 /* Both machines, not started. */
 struct two *two_new(bool by_ucx);
-/* A trunk that the test turns, and closes. */
-void two_begin(struct two *two, uint32_t machine);
 void two_start(struct two *two, uint32_t machine);
 void two_stop(struct two *two, uint32_t machine);
 /* Until both trunks say that the other machine has that state. */

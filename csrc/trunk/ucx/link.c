@@ -22,7 +22,6 @@ void ucx_link_failed(void *arg, void *ep, nupa_ucs_status status)
 
 void ucx_link_free(struct link *link)
 {
-	ucx_free_windows(link, true);
 	free(link->receives);
 	free(link);
 }
@@ -35,7 +34,6 @@ static struct link *link_new(struct ucx *ucx)
 		return NULL;
 	link->ucx = ucx;
 	link->since_ns = ucx->now_ns;
-	link->behind_end = &link->behind;
 	link->receives = aligned_alloc(_Alignof(struct receive), RECEIVES * sizeof(struct receive));
 	if (!link->receives ||
 	    getrandom(&link->ours, sizeof(link->ours), 0) != sizeof(link->ours)) {
@@ -90,7 +88,6 @@ void ucx_link_close(struct link *link)
 	if (link->state == LINK_ASKED)
 		ucx->pending--;
 	link->state = LINK_CLOSED;
-	(void)ucx_send_ready(link);
 	cancel_receives(link);
 	if (!link->ep)
 		return;
@@ -104,7 +101,7 @@ bool ucx_link_is_over(struct link *link)
 {
 	struct ucx *ucx = link->ucx;
 
-	if (link->state != LINK_CLOSED || link->on_way || link->behind)
+	if (link->state != LINK_CLOSED || link->on_way)
 		return false;
 	for (uint32_t i = 0; i < RECEIVES; i++)
 		if (link->receives[i].request)

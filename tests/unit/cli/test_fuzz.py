@@ -135,7 +135,8 @@ def test_no_command_line_ends_in_a_traceback(
     guarded: Path, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # A child has one thread, as `nupa run` has.
-    assert failure_in_child(lambda: run_lines(folder, capfd)) == ""
+    failure = failure_in_child(lambda: run_lines(folder, capfd))
+    assert not failure, failure
     assert guarded.exists()
 
 
