@@ -309,9 +309,11 @@ bool nupa_receive_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const 
 		nupa_count(&qp->engine->hw->rx_no_receive, 1);
 		return false;
 	}
-	memcpy(header, grh, sizeof(header));
-	if (unlikely(source))
+	if (unlikely(source)) {
+		memcpy(header, grh, sizeof(header));
 		source->translate(header);
+		grh = header;
+	}
 	if (nupa_mr_resolve(qp->engine, qp->srq ? qp->srq->ibv.pd : qp->ibv.pd, rwqe->sge,
 			    rwqe->n_sge, IBV_ACCESS_LOCAL_WRITE, spans,
 			    &n_spans) != IBV_WC_SUCCESS) {
@@ -325,7 +327,7 @@ bool nupa_receive_deliver(struct nupa_qp *qp, const struct nupa_msg *msg, const 
 		    msg);
 		return false;
 	}
-	if (nupa_spans_copy(spans, n_spans, 0, header, NUPA_GRH_BYTES, true) ||
+	if (nupa_spans_copy(spans, n_spans, 0, (void *)(uintptr_t)grh, NUPA_GRH_BYTES, true) ||
 	    nupa_spans_copy(spans, n_spans, NUPA_GRH_BYTES,
 			    (void *)(uintptr_t)(payload ? payload : msg->ud_data),
 			    msg->length_bytes, true)) {
