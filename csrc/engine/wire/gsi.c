@@ -75,6 +75,8 @@ static void send_alone(struct nupa_wire *wire, const struct nupa_roce_packet *pa
 	uint32_t icrc = htole32(nupa_icrc_of(&wire->icrc_out, wire->out.src_port, 0, pieces, 2));
 	const uint64_t now_ns = nupa_wire_is_traced(wire) ? wire->engine->now_ns() : 0;
 
+	if (!nupa_load_acquire(&wire->joined))
+		return; /* lost, as in a network: its sender's timer tells */
 	pieces[2] = (struct iovec){ &icrc, sizeof(icrc) };
 	if (wire->udp < 0 || shows_keeper)
 		envelop(wire, &wire->out, 0, pieces, NUPA_WIRE_PIECES);

@@ -1,97 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Ports to wires: opened with the help of the keeper. */
 #define _GNU_SOURCE
-#include "base/hint.h"
 #include "engine/fault/fault_internal.h"
 #include "engine/wire/wire_internal.h"
 
 #include <errno.h>
-#include <netinet/udp.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#define KEEPER_PATIENCE_S 2
+#define KEEPER_PATIENCE_MS 100 /* with the engine's lock */
 #define HELD_PACKETS 48u
-#define RECEIVE_BYTES (4 << 20)
-
-/* --- the keeper ---------------------------------------------------------------------- */
-
-/* The welcome, and the sockets beside it: UDP, packet; 0 or -errno. */
-static int take_welcome(struct nupa_wire *wire)
-{
-	struct nupa_wire_welcome welcome;
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
-	} control;
-	struct iovec piece = { &welcome, sizeof(welcome) };
-	struct msghdr msg = { .msg_iov = &piece,
-			      .msg_iovlen = 1,
-			      .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
-	struct cmsghdr *header;
-	int sockets[2] = { -1, -1 };
-	const ssize_t n = recvmsg(wire->keeper, &msg, MSG_CMSG_CLOEXEC);
-
-	if (n < 0)
-		return -errno;
-	header = CMSG_FIRSTHDR(&msg);
-	if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-	    header->cmsg_len <= CMSG_LEN(sizeof(sockets)))
-		memcpy(sockets, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-	wire->udp = sockets[0];
-	wire->raw = sockets[1];
-	if (n != (ssize_t)sizeof(welcome) || welcome.magic != NUPA_WIRE_MAGIC ||
-	    welcome.version != NUPA_WIRE_VERSION)
-		return -EPROTO;
-	if (welcome.status)
-		return welcome.status > 4095 ? -EPROTO : -(int)welcome.status;
-	return wire->udp < 0 && !wire->frames ? -EPROTO : 0;
-}
-
-/* Joins: 0 or -errno. */
-static int join(struct nupa_wire *wire)
-{
-	const struct nupa_engine *engine = wire->engine;
-	const struct nupa_wire_hello hello = { .magic = NUPA_WIRE_MAGIC,
-					       .version = NUPA_WIRE_VERSION,
-					       .slot = engine->slot_index,
-					       .epoch = engine->epoch };
-	const struct timeval patience = { .tv_sec = KEEPER_PATIENCE_S };
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-
-	_Static_assert(sizeof(address.sun_path) >= NUPA_WIRE_SOCKET_BYTES, "a path fits");
-	memcpy(address.sun_path, wire->entry->socket, NUPA_WIRE_SOCKET_BYTES);
-	address.sun_path[NUPA_WIRE_SOCKET_BYTES - 1] = 0;
-	wire->keeper = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (wire->keeper < 0)
-		return -errno;
-	(void)setsockopt(wire->keeper, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	(void)setsockopt(wire->keeper, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	if (connect(wire->keeper, (struct sockaddr *)&address, sizeof(address)) ||
-	    send(wire->keeper, &hello, sizeof(hello), MSG_NOSIGNAL) < 0)
-		return -errno;
-	return take_welcome(wire);
-}
-
-/* Room for what comes, and several packets in one call. */
-static void set_options(struct nupa_wire *wire)
-{
-	const char *segments = getenv("NUPA_WIRE_SEGMENTS");
-	const int on = 1, room = RECEIVE_BYTES;
-
-	if (wire->frames)
-		return;
-	if (setsockopt(wire->udp, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)))
-		(void)setsockopt(wire->udp, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
-	nupa_wire_say_capable(wire->udp, wire->ipv4);
-	/* RAW: the kernel would segment packets before it drops them. */
-	(void)setsockopt(wire->udp, SOL_UDP, UDP_GRO, &on, sizeof(on));
-	wire->segments = !segments || strcmp(segments, "0") != 0;
-}
 
 static void set_addresses(struct nupa_wire *wire)
 {
@@ -200,16 +119,11 @@ void nupa_wire_opened(struct nupa_engine *engine, struct nupa_channel *channel)
 	wire = entry ? make_wire(engine, channel, entry) : NULL;
 	if (!wire)
 		return; /* what is sent gets lost, and its sender is told by its timer */
-	error = wire->wake < 0 ? -errno : join(wire);
-	if (!error) {
-		set_options(wire);
+	error = wire->wake < 0 ? -errno : nupa_wire_join(wire, KEEPER_PATIENCE_MS);
+	if (!error || error == -EAGAIN) /* what was sent leaves once the keeper has answered */
 		error = nupa_wire_start_thread(wire);
-	}
 	if (error) {
-		nupa_hint("host %s is a wire, whose keeper at %.107s does not let this process "
-			  "send (%s): see `nupa show`",
-			  engine->fabric->hosts[channel->peer_host].name, entry->socket,
-			  strerror(-error));
+		nupa_wire_hint(wire, error);
 		channel->posted = NULL;
 		free_wire(wire);
 		return;
@@ -317,7 +231,7 @@ uint32_t nupa_wires_run(struct nupa_engine *engine)
 	uint32_t handled = 0;
 
 	for (struct nupa_wire *wire = engine->wires; wire; wire = wire->next)
-		if (wire->channel)
+		if (wire->channel && nupa_load_acquire(&wire->joined))
 			handled +=
 			    wire->frames ? nupa_wire_receive_kept(wire) : nupa_wire_receive(wire);
 	return handled;

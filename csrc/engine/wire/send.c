@@ -218,7 +218,7 @@ void nupa_wire_flush(struct nupa_wire *wire)
 {
 	bool more = true;
 
-	if (!wire->channel)
+	if (!wire->channel || !nupa_load_acquire(&wire->joined))
 		return;
 	nupa_store_relaxed(&wire->blocked, false);
 	while (more && !wire->blocked) {

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "engine/wire/wire_internal.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #define SUPERVISE_NS 1000000 /* how soon the thread sees that the program polls no more */
+#define JOIN_MS 1000          /* how often a keeper is asked whose queue is full */
 #define SPIN_NS 50000u       /* after what came: to be woken costs the sender some microseconds */
 
 /* Returns how many messages were handled: acknowledgements of them are due with the next turn. */
@@ -29,6 +31,21 @@ static uint32_t run(struct nupa_wire *wire)
 	return handled;
 }
 
+/* A keeper whose machine is busy may answer late.  False: it never will. */
+static bool join(struct nupa_wire *wire)
+{
+	int error = nupa_load_relaxed(&wire->joined) ? 0 : -EAGAIN;
+
+	while (error == -EAGAIN && !nupa_load_acquire(&wire->stop)) {
+		error = nupa_wire_join(wire, JOIN_MS);
+		if (!error)
+			run(wire); /* what was sent meanwhile */
+		else if (error != -EAGAIN)
+			nupa_wire_hint(wire, error);
+	}
+	return !error;
+}
+
 /* At once: the next keeper of the address waits for the socket to be gone. */
 static void leave(struct nupa_wire *wire)
 {
@@ -46,9 +63,10 @@ static void *wire_thread(void *arg)
 	const struct timespec supervise = { .tv_nsec = SUPERVISE_NS }, at_once = { 0 };
 	uint64_t busy_ns = 0;
 	uint32_t handled = 0;
-	bool kept = true;
+	bool kept;
 
 	prctl(PR_SET_NAME, "nupa-wire");
+	kept = join(wire);
 	while (!nupa_load_acquire(&wire->stop)) {
 		bool drives = nupa_load_relaxed(&wire->engine->app_drives);
 		struct pollfd fds[] = {

@@ -65,6 +65,7 @@ struct nupa_wire {
 	int keeper, udp, wake; /* sockets; an eventfd */
 	int raw;               /* NUPA_WIRE_RAW: receives in place of `udp`; -1: none */
 	bool ipv4;
+	bool joined;     /* the keeper has answered: until then, nothing leaves the ring */
 	bool blocked;    /* the socket takes no more for now */
 	bool stop, done; /* its thread shall end, and has */
 	struct nupa_roce_path out, in;
@@ -89,6 +90,10 @@ struct nupa_wire {
 	struct nupa_wire_in in_datagram;
 };
 
+/* join.c: 0; -EAGAIN: the keeper has not answered yet; or another -errno. */
+int nupa_wire_join(struct nupa_wire *wire, int patience_ms);
+/* Tells the user of such an error. */
+void nupa_wire_hint(const struct nupa_wire *wire, int error);
 /* thread.c: 0 or -errno. */
 int nupa_wire_start_thread(struct nupa_wire *wire);
 /* port.c: closes a descriptor that may be -1, which it is then. */

@@ -23,6 +23,7 @@ struct real {
 	char path[WIRED_PATH_BYTES];
 	int wake;
 	bool added;
+	bool stands; /* it answers nobody, for now */
 	pthread_t thread;
 };
 
@@ -48,6 +49,8 @@ static void *keep(void *arg)
 		abort();
 	}
 	nupa_store_release(&real->added, true);
+	while (nupa_load_acquire(&real->stands))
+		sched_yield();
 	while (nupa_keeper_run(real->keeper, real->wake, 1000, text, sizeof(text), &fd) ==
 	       NUPA_KEEPER_TIME)
 		;
@@ -55,12 +58,13 @@ static void *keep(void *arg)
 }
 
 /* It begins; `added`: its wire is there. */
-static void real_start(struct real *real, struct nupa_fabric *fabric)
+static void real_start(struct real *real, struct nupa_fabric *fabric, bool stands)
 {
 	char why[512] = "";
 
 	memset(real, 0, sizeof(*real));
 	real->fabric = fabric;
+	real->stands = stands;
 	set_gid(real->local, 0);
 	set_gid(real->remote, 1);
 	wired_path(real->path);
@@ -135,7 +139,7 @@ TEST(what_is_sent_before_the_wire_is_there_opens_no_other_way)
 	int blocker, far_end;
 
 	options.type = IBV_QPT_UD;
-	real_start(&former, fabric);
+	real_start(&former, fabric, false);
 	real_await(&former);
 	end = end_open(fabric, &options);
 	engine = nupa_engine_of(end->context);
@@ -144,7 +148,7 @@ TEST(what_is_sent_before_the_wire_is_there_opens_no_other_way)
 	real_end(&former);
 	/* Not shared: the keeper waits for it, with its attachment. */
 	blocker = wired_socket(former.local, NUPA_WIRE_UDP_PORT);
-	real_start(&keeper, fabric);
+	real_start(&keeper, fabric, false);
 	end->peer.qpn = await_attached(fabric) << NUPA_QP_INDEX_BITS | QP_INDEX;
 	CHECK(!nupa_load_acquire(&keeper.added));
 	send_datagram(end); /* it is lost */
@@ -158,6 +162,32 @@ TEST(what_is_sent_before_the_wire_is_there_opens_no_other_way)
 	nupa_engine_unlock(engine);
 	send_datagram(end);
 	await_packet(far_end, end->peer.qpn);
+	close(far_end);
+	end_close(end);
+	real_end(&keeper);
+	nupa_fabric_put(fabric);
+}
+
+/* A keeper whose machine is busy has processes wait.  The port is no less a port after that. */
+TEST(what_is_sent_before_the_keeper_answers_leaves_once_it_does)
+{
+	struct nupa_fabric *fabric = test_fabric();
+	struct end_options options = end_defaults;
+	struct end_address far = { .host = WIRE_HOST, .qpn = QP_INDEX };
+	struct real keeper;
+	struct end *end;
+	int far_end;
+
+	options.type = IBV_QPT_UD;
+	real_start(&keeper, fabric, true);
+	real_await(&keeper);
+	far_end = wired_socket(keeper.remote, NUPA_WIRE_UDP_PORT);
+	end = end_open(fabric, &options);
+	memcpy(far.gid.raw, keeper.remote, 16);
+	end_connect(end, &far);
+	send_datagram(end);
+	nupa_store_release(&keeper.stands, false);
+	await_packet(far_end, far.qpn);
 	close(far_end);
 	end_close(end);
 	real_end(&keeper);
