@@ -39,7 +39,8 @@ COUNTERS = (
 class WireEntry(NamedTuple):
     """A wire as it stands in the table.
 
-    state: "STARTING" (nothing came from there yet), "UP", "DOWN", or "DEAD": its keeper has died.
+    state: "STARTING" (no keeper yet, or nothing came from there yet), "UP", "DOWN", or "DEAD":
+    its keeper has died.
     exact: its ICRC check lets no wrong packet pass.  rtt_ns: 0: not known.  error: what the network
     said last.  nat: another address from which packets of the other end come, or for which they
     were made; empty: none.
@@ -108,7 +109,7 @@ def entries(segment: Segment) -> list[WireEntry]:
                 host=segment.host(info.host).name,
                 address=remote,
                 listen=local,
-                state=_STATES.get(info.state, "STARTING") if kept else "DEAD",
+                state=_STATES.get(info.state, "STARTING") if kept or not info.slot else "DEAD",
                 medium=MEDIA[info.medium],
                 # IPv6 has no identification that a socket could hide.
                 exact=info.medium != lib.NUPA_WIRE_UDP or ":" in remote,

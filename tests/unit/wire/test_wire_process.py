@@ -23,7 +23,7 @@ from nupa.topology.topology import WIRES_MAX, TopologyError, WireConfig, star
 from nupa.verbs import AH, GID, AHAttr, GlobalRoute, SendWR
 from nupa.verbs import enums as e
 from tests.unit.conftest import End
-from tests.unit.wire.keeping import REQUEST, Far, address, await_wire, mapped
+from tests.unit.wire.keeping import PORT, REQUEST, Far, address, await_wire, mapped
 
 OWN, THERE, ELSEWHERE = address(0), address(1), address(2)
 GID_INDEX = 3  # of the wire's local address
@@ -73,6 +73,30 @@ def test_commands_make_list_and_end_wires() -> None:
         ok("wire", "remove", "host1", "--fabric", "w")
         await_end(wires[0]["keeper"])
         assert "has no wire" in ok("wire", "ls", "--fabric", "w")
+    finally:
+        ok("down", "w")
+
+
+def test_a_wire_whose_keeper_waits_for_its_port_is_starting() -> None:
+    ok("up", "--fabric", "w")
+    add = ("wire", "add", "host1", "--fabric", "w", "--address", THERE, "--listen", OWN)
+    try:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
+            Fabric.open("w") as fabric,
+        ):
+            other.bind((OWN, PORT))
+            states = set()
+            with subprocess.Popen(
+                [sys.executable, "-P", "-m", "nupa", *add], stderr=subprocess.PIPE, text=True
+            ) as adding:
+                while adding.poll() is None:
+                    states |= {(wire.host, wire.state, wire.pid) for wire in fabric.wires}
+                    time.sleep(0.01)
+                _, said = adding.communicate()
+            assert f"UDP port {PORT} of {OWN} is in use" in said
+            assert states == {("host1", "STARTING", 0)}
+            assert not list(fabric.wires)
     finally:
         ok("down", "w")
 
