@@ -102,6 +102,7 @@ struct nupa_keeper {
 	int claim; /* the name that says that the address is ours */
 	struct nupa_keeper_source udp, errors;
 	uint16_t errors_port; /* that of `errors`, which sends probes */
+	/* group.c */
 	struct nupa_group_socket group[NUPA_KEEPER_MEMBERS_MAX + 1];
 	uint32_t n_group;
 	uint64_t unsure_ns; /* when a process left last */
@@ -135,10 +136,15 @@ void nupa_members_expire(struct nupa_keeper *keeper, uint64_t now_ns);
 struct nupa_member *nupa_member_of_slot(struct nupa_keeper *keeper, const struct nupa_kept *wire,
 					uint32_t slot);
 
-/* --- udp.c --------------------------------------------------------------------------- */
+/* --- group.c ------------------------------------------------------------------------- */
 
+/* A socket has been bound: a process's, or (NULL) the keeper's. */
+void nupa_group_add(struct nupa_keeper *keeper, struct nupa_member *member, int fd);
+/* No packet is to go to a process any more; and its socket has been closed. */
+void nupa_group_leave(struct nupa_keeper *keeper, const struct nupa_member *member);
+void nupa_group_left(struct nupa_keeper *keeper);
 /* Looks whether sockets have gone that others held; true: some are still there. */
-bool nupa_udp_tick(struct nupa_keeper *keeper);
+bool nupa_group_tick(struct nupa_keeper *keeper);
 
 /* --- steer.c ------------------------------------------------------------------------- */
 

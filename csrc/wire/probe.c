@@ -286,7 +286,7 @@ int nupa_keeper_tick(struct nupa_keeper *keeper, uint64_t now_ns)
 	}
 	if (keeper->tick_ns < next_ns)
 		next_ns = keeper->tick_ns;
-	if (nupa_udp_tick(keeper) && now_ns - keeper->unsure_ns < UNSURE_NS &&
+	if (nupa_group_tick(keeper) && now_ns - keeper->unsure_ns < UNSURE_NS &&
 	    next_ns > now_ns + UNSURE_LOOK_NS)
 		next_ns = now_ns + UNSURE_LOOK_NS;
 	return (int)((next_ns - now_ns + MS - 1) / MS);

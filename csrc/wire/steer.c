@@ -30,7 +30,7 @@ static void emit(struct program *program, uint16_t code, uint8_t yes, uint8_t no
 static void by_slot(struct program *program, const struct nupa_keeper *keeper,
 		    const struct nupa_kept *wire)
 {
-	uint32_t sure = keeper->n_group; /* G3 in udp.c */
+	uint32_t sure = keeper->n_group; /* G3 in group.c */
 
 	for (uint32_t i = 1; i < keeper->n_group; i++)
 		sure -= !keeper->group[i].member;

@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The medium of UDP sockets: one for each process and one for the keeper, all bound to our address
- * and port 4791.  They are unconnected and do not fragment, so that the identification is 0 in all
- * that they send (ip(7), IP_PMTUDISC_DO), which the ICRC covers.
- *
- *   G1  The group's order is the kernel's: a socket that is bound is the last, and the last takes
- *       the place of one that is closed (net/core/sock_reuseport.c).  The keeper holds a duplicate
- *       of each, so that it decides when one is closed.
- *   G2  The process, or a child of it, may hold a socket still.  Then it stays in the group,
- * without packets, until /proc/net/udp shows it no more. G3  As long as k sockets may go at any
- * time, the last k may change places: their packets go to the keeper, which passes them on
- * (steer.c). */
+ * and port 4791 (group.c).  They are unconnected and do not fragment, so that the identification
+ * is 0 in all that they send (ip(7), IP_PMTUDISC_DO), which the ICRC covers. */
 #define _GNU_SOURCE
 #include "base/explain.h"
 #include "wire/keeper_internal.h"
@@ -19,9 +11,7 @@
 #include <linux/errqueue.h>
 #include <linux/udp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -120,72 +110,14 @@ static bool take(struct nupa_keeper *keeper, int fd)
 	return true;
 }
 
-/* --- the group ----------------------------------------------------------------------- */
-
-static uint64_t inode_of(int fd)
-{
-	struct stat status;
-
-	return fstat(fd, &status) ? 0 : status.st_ino;
-}
-
-/* Whether the kernel has a UDP socket of that inode in our network namespace. */
-static bool is_there(const struct nupa_keeper *keeper, uint64_t inode)
-{
-	FILE *file =
-	    fopen(keeper->ipv4 ? "/proc/thread-self/net/udp" : "/proc/thread-self/net/udp6", "re");
-	char line[256];
-	bool found = false;
-
-	while (file && !found && fgets(line, sizeof(line), file)) {
-		unsigned long long number;
-
-		found = sscanf(line, " %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &number) == 1 &&
-			number == inode;
-	}
-	if (file)
-		fclose(file);
-	return found;
-}
-
-/* G1 */
-static void drop(struct nupa_keeper *keeper, uint32_t at)
-{
-	keeper->group[at] = keeper->group[--keeper->n_group];
-}
-
-/* G2: those that have gone meanwhile.  True: the order is another one. */
-static bool prune(struct nupa_keeper *keeper)
-{
-	bool changed = false;
-
-	keeper->group_unsure = false;
-	for (uint32_t i = keeper->n_group; i-- > 1;) {
-		if (keeper->group[i].member)
-			continue;
-		if (is_there(keeper, keeper->group[i].inode)) {
-			keeper->group_unsure = true;
-		} else {
-			drop(keeper, i);
-			changed = true;
-		}
-	}
-	return changed;
-}
-
-bool nupa_udp_tick(struct nupa_keeper *keeper)
-{
-	if (keeper->group_unsure && prune(keeper))
-		(void)nupa_steer(keeper);
-	return keeper->group_unsure;
-}
+/* --- processes ----------------------------------------------------------------------- */
 
 static int join(struct nupa_keeper *keeper, struct nupa_member *member,
 		int sockets[NUPA_MEDIUM_SOCKETS_MAX])
 {
 	int fd, error;
 
-	(void)nupa_udp_tick(keeper);
+	(void)nupa_group_tick(keeper);
 	if (keeper->n_group > NUPA_KEEPER_MEMBERS_MAX)
 		return -EUSERS;
 	fd = make_socket(keeper, NUPA_WIRE_UDP_PORT, true);
@@ -198,8 +130,7 @@ static int join(struct nupa_keeper *keeper, struct nupa_member *member,
 		return error;
 	}
 	member->udp = fd;
-	keeper->group[keeper->n_group++] =
-	    (struct nupa_group_socket){ .member = member, .inode = inode_of(fd) };
+	nupa_group_add(keeper, member, fd);
 	error = nupa_steer(keeper);
 	return error ? error : 1;
 }
@@ -207,23 +138,14 @@ static int join(struct nupa_keeper *keeper, struct nupa_member *member,
 /* Its socket is one of the group no more.  Packets that the process has not read are ours. */
 static void leave(struct nupa_keeper *keeper, struct nupa_member *member)
 {
-	uint32_t at = 1;
-
 	if (member->udp < 0)
 		return;
-	while (at < keeper->n_group && keeper->group[at].member != member)
-		at++;
-	if (at < keeper->n_group) {
-		keeper->group[at].member = NULL;
-		(void)nupa_steer(keeper); /* G3 */
-	}
+	nupa_group_leave(keeper, member);
 	for (uint32_t i = 0; i < LEFT_MAX && take(keeper, member->udp); i++)
 		;
 	close(member->udp);
 	member->udp = -1;
-	(void)prune(keeper);
-	keeper->unsure_ns = nupa_clock_ns();
-	(void)nupa_steer(keeper);
+	nupa_group_left(keeper);
 }
 
 /* --- receiving ----------------------------------------------------------------------- */
@@ -372,8 +294,7 @@ static int open_sockets(struct nupa_keeper *keeper)
 	if (fd < 0)
 		return fd;
 	keeper->udp = (struct nupa_keeper_source){ .fd = fd, .ready = arrived };
-	keeper->group[0] = (struct nupa_group_socket){ .inode = inode_of(fd) };
-	keeper->n_group = 1;
+	nupa_group_add(keeper, NULL, fd);
 	error = nupa_keeper_watch(keeper, &keeper->udp);
 	return error ? error : open_errors(keeper);
 }
