@@ -47,6 +47,7 @@ examples:
   nupa net ls
   nupa net ls --json | jq -r '.[] | select(.state != "up").host'
 """
+_KERNELS = "nupa_net0 is this kernel's own (module nupa_net)"
 _EXEC_EPILOG = """\
 The program sees the interfaces of that host, in /sys, too.  Without root it runs as root of a user
 namespace: ip and ping work, and its files are yours.
@@ -123,7 +124,7 @@ def _up(args: argparse.Namespace) -> int:
 def _told(report: UpReport) -> str:
     lines = []
     if report.kernels:
-        return f"{report.fabric}: nupa_net0 is this kernel's own (module nupa_net); nothing to do"
+        return f"{report.fabric}: {_KERNELS}; nothing to do"
     if report.made:
         mtu = report.made[0].mtu_bytes
         names = [f"{host.name} ({host.ipv4})" for host in report.made]
@@ -157,7 +158,7 @@ def _down(args: argparse.Namespace) -> int:
 def _ls(args: argparse.Namespace) -> int:
     from nupa.cli.common.text import print_json, table
     from nupa.fabric import FabricError
-    from nupa.netdev import state
+    from nupa.netdev import interface, state
     from nupa.netdev.view import interfaces
 
     found, code = [], 0
@@ -172,6 +173,8 @@ def _ls(args: argparse.Namespace) -> int:
         head = ["FABRIC", "HOST", "ADDRESS", "MTU", "QUEUES", "NAMESPACE", "STATE"]
         keys = ["fabric", "host", "ipv4", "mtu", "queues", "netns", "state"]
         print(table(head, [[entry[key] for key in keys] for entry in found]))
+    elif interface.is_of_the_kernel():
+        print(f"{_KERNELS}: `ip addr show nupa_net0`, `ethtool -S nupa_net0`")
     else:
         print("no interface is up: `nupa net up` makes them")
     return code

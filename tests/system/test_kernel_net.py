@@ -129,6 +129,8 @@ def test_its_carrier_is_the_port(machine: Machine) -> None:
 def test_net_up_leaves_it_to_the_kernel(machine: Machine) -> None:
     said = machine.run("host0", [*programs.NUPA, "net", "up"], deadline_s=programs.NET_UP_S).stdout
     assert said == "vm: nupa_net0 is this kernel's own (module nupa_net); nothing to do\n"
+    listed = machine.run("host0", [*programs.NUPA, "net", "ls"], deadline_s=programs.NET_UP_S)
+    assert "`ip addr show nupa_net0`" in listed.stdout
     other = [*programs.NUPA, "net", "up", "--mtu", "9000"]
     told = machine.attempt("host0", other, deadline_s=programs.NET_UP_S)
     assert told.returncode == 1
