@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Programs that meet by the RDMA CM, of the kernel at one end or at both: connections with READs,
-WRITEs and atomics, and datagram services (SIDR)."""
+WRITEs and atomics, UC, and datagram services (SIDR)."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.programs.needs import needs
+from tests.system import upper
 
 from . import programs, verbs
 from .machine import Machine, new_port
@@ -29,6 +32,8 @@ PERFTEST = [
 #: Its server listens twice, and its client does not wait for the second time.  An emulated server
 #: with the drop-in libraries is too slow for a kernel.
 PERFTEST_WAYS = [way for way in verbs.WAYS if way != "to drop-in libraries"]
+#: Of two programs with UC, as perftest's refuse it.
+_UC = Path(upper.__file__).with_name("uc_by_cm.c")
 Way = tuple[tuple[str, str], tuple[str, ...]]
 
 
@@ -49,6 +54,14 @@ def way(request: pytest.FixtureRequest) -> Way:
     return verbs.WAYS[request.param]
 
 
+@pytest.fixture(scope="module")
+def uc_by_cm(tmp_path_factory: pytest.TempPathFactory) -> str:
+    program = str(tmp_path_factory.mktemp("uc") / "uc_by_cm")
+    command = [needs("gcc", "gcc"), "-O2", "-Wall", "-D_GNU_SOURCE", str(_UC), "-o", program]
+    subprocess.run([*command, "-lrdmacm", "-libverbs"], check=True)
+    return program
+
+
 def test_rping_checks_what_it_reads_and_writes(machine: Machine, way: Way) -> None:
     at, port = programs.address(way[0][0]), new_port()
     command = [needs("rping", "rdmacm-utils"), "-p", str(port), "-a", at, "-C", "5", "-v", "-V"]
@@ -61,6 +74,13 @@ def test_ucmatose_connects(machine: Machine, way: Way) -> None:
     command = [needs("ucmatose", "rdmacm-utils"), "-p", str(port), "-c", "2", "-C", "5"]
     told = verbs.by_rdma_cm(machine, *way, [*command, "-b", at], [*command, "-s", at], port)
     assert "return status 0" in told.stdout
+
+
+def test_uc_returns_messages_and_writes(machine: Machine, way: Way, uc_by_cm: str) -> None:
+    at, port = programs.address(way[0][0]), new_port()
+    server, client = ([uc_by_cm, role, at, str(port), str(port)] for role in ("server", "client"))
+    told = verbs.by_rdma_cm(machine, *way, server, client, port, "ib")
+    assert told.stdout == "16 messages came back\n"
 
 
 @pytest.mark.parametrize("network", NETWORKS)
