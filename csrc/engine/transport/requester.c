@@ -240,18 +240,38 @@ static uint32_t piece_bytes(const struct nupa_qp *qp, const struct nupa_wqe *wqe
 	return left < to_end ? left : to_end;
 }
 
-/* Whether the window has room for a piece behind those that were asked for, and the responder keeps
- * so many requests. */
+/* Requests that the responder has to keep, of which a READ by a wire is several. */
+static uint32_t requests_outstanding(struct nupa_qp *qp)
+{
+	const uint32_t unit = read_unit(qp);
+	uint32_t n = qp->reads_outstanding;
+
+	if (likely(!qp->channel->wired))
+		return n;
+	for (uint64_t i = qp->sq.acked; n && i != qp->sq.issued; i++) {
+		const struct nupa_wqe *wqe = nupa_sq_wqe(&qp->sq, i);
+
+		if (wqe->opcode == IBV_WR_RDMA_READ && wqe->state == NUPA_WQE_SENT &&
+		    wqe->part_bytes > wqe->moved_bytes)
+			n += nupa_packets(wqe->part_bytes, unit) - wqe->moved_bytes / unit - 1;
+	}
+	return n;
+}
+
+/* ibv_modify_qp(3), max_rd_atomic: the responder keeps no more. */
+static bool may_ask(struct nupa_qp *qp)
+{
+	const uint32_t most = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
+
+	return qp->reads_outstanding < most && requests_outstanding(qp) < most;
+}
+
+/* Whether the window has room for a piece behind those that were asked for. */
 static bool may_read_more(struct nupa_qp *qp, const struct nupa_wqe *wqe, uint32_t piece)
 {
-	const uint32_t unit = read_unit(qp), asked = wqe->part_bytes - wqe->moved_bytes;
-	const uint32_t pieces =
-	    nupa_packets(wqe->part_bytes, unit) - wqe->moved_bytes / unit; /* on their way */
+	const uint32_t asked = wqe->part_bytes - wqe->moved_bytes;
 
-	if (!asked)
-		return true;
-	return qp->reads_outstanding - 1 + pieces < qp->attr.max_rd_atomic &&
-	       asked + piece <= nupa_flight_read_bytes(qp);
+	return !asked || (may_ask(qp) && asked + piece <= nupa_flight_read_bytes(qp));
 }
 
 void nupa_requester_read_more(struct nupa_qp *qp, struct nupa_wqe *wqe)
@@ -307,7 +327,7 @@ static bool ask_responder(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct
 			nupa_sq_complete_done(qp);
 		return true;
 	}
-	if (qp->reads_outstanding >= (qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1u))
+	if (!may_ask(qp))
 		return false;
 	if (wqe->opcode == IBV_WR_ATOMIC_WRITE &&
 	    nupa_spans_copy(spans, n_spans, 0, &value, sizeof(value), false))

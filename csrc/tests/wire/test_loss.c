@@ -8,6 +8,9 @@
 
 #define ROUNDS 40u
 #define REGION 65536u
+#define READS 8u
+#define READ_PIECE_BYTES 8192u /* of an MTU of 256 */
+#define READ_BYTES (6 * READ_PIECE_BYTES)
 
 static bool is_harmless(const struct lossy *lossy)
 {
@@ -116,6 +119,47 @@ TEST(a_read_is_acknowledged_by_its_data_alone)
 	CHECK_EQ(reads.n, ROUNDS);
 	CHECK(reads.acks > 0);
 	CHECK_EQ(reads.acknowledged, 0);
+}
+
+/* READs of which a responder has to know that they may be asked for again. */
+static struct {
+	uint32_t asked, answered, most;
+} kept;
+
+static bool notes_kept(struct lossy *lossy, uint32_t from, const uint8_t *bth)
+{
+	(void)lossy;
+	if (!from && bth[0] == BTH_READ_REQUEST) {
+		kept.asked++;
+		if (kept.asked - kept.answered > kept.most)
+			kept.most = kept.asked - kept.answered;
+	}
+	if (from && bth[0] == BTH_READ_RESPONSE_LAST)
+		kept.answered++;
+	return false;
+}
+
+/* A READ is asked for in pieces.  rdma_rxe forgets the oldest piece of more than it has said. */
+TEST(no_more_is_asked_for_than_the_responder_keeps)
+{
+	struct lossy lossy = { .loses = notes_kept };
+	struct end_options options = end_defaults;
+	struct wired wired;
+	struct end *a, *b;
+
+	options.timeout = 20;
+	wired_open_lossy(&wired, &options, 256, &lossy);
+	a = wired.end_a;
+	b = wired.end_b;
+	pattern_fill(b->memory, REGION, 1);
+	for (uint32_t i = 0; i < READS; i++)
+		end_start(a, IBV_WR_RDMA_READ, i, 0, READ_BYTES);
+	for (uint32_t i = 0; i < READS; i++)
+		cq_expect(a->send_cq, i, IBV_WC_SUCCESS);
+	CHECK_PATTERN(a->memory, READ_BYTES, 1);
+	wired_close(&wired);
+	CHECK(kept.answered >= READS * (READ_BYTES / READ_PIECE_BYTES));
+	CHECK(kept.most > 1 && kept.most <= options.max_rd_atomic);
 }
 
 TEST(without_loss)
