@@ -96,10 +96,12 @@ class Guest(End):
 
     def gid_index(self) -> int:
         """Returns the index of the GID that is its address."""
-        gids = self.run("sh", "-c", f"cat /sys/class/infiniband/{self.device}/ports/1/gids/*")
+        folder = f"/sys/class/infiniband/{self.device}/ports/1/gids"
+        gids = self.run("sh", "-c", f"cd {folder} && grep -H . *").split()
         at = ip_address(self.address)
         gid = at if at.version == 6 else IPv6Address(f"::ffff:{at}")
-        return [IPv6Address(line) for line in gids.split()].index(gid)
+        rows = (row.split(":", 1) for row in gids)
+        return {IPv6Address(found): int(index) for index, found in rows}[gid]
 
     @contextmanager
     def impaired(self, *how: str) -> Iterator[list[tuple[int, int]]]:

@@ -33,8 +33,8 @@ def _qperf(*tests: str) -> Talk:
     return lambda server, client: programs.qperf(server, client, *tests)
 
 
-def _ucx(*options: str) -> Talk:
-    return lambda server, client: programs.ucx(server, client, *options)
+def _ucx(*options: str, rendezvous: str = "auto") -> Talk:
+    return lambda server, client: programs.ucx(server, client, *options, rendezvous=rendezvous)
 
 
 #: perftest asks its own adapter for as many READs at a time as the other one has, by itself.
@@ -74,6 +74,7 @@ TABLE: dict[str, Talk] = {
     "udaddy": programs.udaddy,
     "qperf rc": _qperf("rc_lat", "rc_bw", "rc_rdma_read_bw", "rc_rdma_write_lat"),
     "ucx tags": _ucx("-o", "read,write"),
+    "ucx tags by WRITE": _ucx("-o", "read,write", rendezvous="put_zcopy"),
     "ucx active messages": _ucx("-A", "-o", "read,write"),
 }
 #: They meet by TCP at the address of RoCE.

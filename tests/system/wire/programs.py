@@ -11,7 +11,8 @@ from tests.system.machine import new_port
 
 from .ends import Conversation, End, by_tcp, talk
 
-_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+[\d.]+\s", re.MULTILINE)
+#: A perftest that could not measure its processor's clock says "inf".
+_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(?:[\d.]+|inf)\s", re.MULTILINE)
 #: A test of qperf, and what it measured.
 _MEASURED = re.compile(r"^(\w+):\n\s+\w+\s+=\s+(.+)", re.MULTILINE)
 #: Transfers that io_demo has done, line by line.
@@ -130,8 +131,10 @@ shift 2
 """
 
 
-def ucx(server: End, client: End, *options: str) -> None:
+def ucx(server: End, client: End, *options: str, rendezvous: str = "auto") -> None:
     """Runs UCX's io_demo over rc_verbs; both ends check each byte that they get (-q).
+
+    *rendezvous*: how large messages move, as UCX_RNDV_SCHEME names it.
 
     It connects by the RDMA CM.  ucx_perftest would by UCX's own datagrams, of which UCX 1.13 gets
     none through rdma_rxe, not even from another program there.
@@ -145,6 +148,7 @@ def ucx(server: End, client: End, *options: str) -> None:
             "UCX_NET_DEVICES": f"{end.device}:1",
             "UCX_IB_GID_INDEX": str(end.gid),
             "UCX_SOCKADDR_TLS_PRIORITY": "rdmacm",
+            "UCX_RNDV_SCHEME": rendezvous,
         }
         return ["env", *(f"{name}={value}" for name, value in env.items()), *command]
 
