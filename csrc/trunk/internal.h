@@ -5,6 +5,7 @@
  *   tell.c   what has changed here, as records
  *   obey.c   records of other machines, checked, into this copy of the segment
  *   pair.c   rings between a slot here and one elsewhere
+ *   put.c    payloads without packets
  *   peer.c   machines: met, known, lost */
 #ifndef NUPA_TRUNK_INTERNAL_H
 #define NUPA_TRUNK_INTERNAL_H
@@ -14,13 +15,15 @@
 #include "base/hint.h"
 #include "segment/layout/geometry.h"
 #include "segment/ring/ring.h"
+#include "segment/slot/slot.h"
 #include "trunk/carrier.h"
 #include "trunk/record.h"
 #include "trunk/trunk.h"
 
-#define NUPA_RELAY_IN_HEADER 5u  /* enum nupa_mover, which lies above this folder */
-#define NUPA_PACKETS_DATA 24u    /* of one machine, on their way, before messages wait */
-#define NUPA_PACKETS_CONTROL 48u /* before changes wait, too */
+#define NUPA_RELAY_IN_HEADER 5u    /* enum nupa_mover, which lies above this folder */
+#define NUPA_PACKETS_DATA 24u      /* of one machine, on their way, before messages wait */
+#define NUPA_PACKETS_CONTROL 48u   /* before changes wait, too */
+#define NUPA_PUT_LEAST (16u << 10) /* a smaller payload goes in packets */
 
 /* A ring from a slot here to one elsewhere: a consumer that does not publish. */
 struct nupa_pair_out {
@@ -28,8 +31,13 @@ struct nupa_pair_out {
 	uint32_t from, to, to_epoch;
 	struct nupa_rx rx;
 	uint32_t bulk_sent; /* bytes of the next message's payload that have gone */
-	bool deaf;          /* its producer broke the rules */
-	bool closed;        /* to be freed at the end of the turn */
+	void *window;       /* the ring's DMA bytes there, unlocked; NULL: payloads go in packets */
+	uint64_t window_at;
+	bool has_put;            /* a payload of the lines that are being taken */
+	const uint8_t *put_from; /* what is to be put, so far */
+	uint32_t put_bytes;
+	bool deaf;   /* its producer broke the rules */
+	bool closed; /* to be freed at the end of the turn */
 };
 
 /* A ring from a slot elsewhere to one here: a producer. */
@@ -40,6 +48,10 @@ struct nupa_pair_in {
 	uint64_t lines_told, dma_told; /* the words that the producer's machine has */
 	uint64_t due_ns;  /* when it has to be told of what has changed; 0: nothing has */
 	uint64_t look_ns; /* after how long to look at the consumer again */
+	uint32_t to_epoch;
+	uint32_t bulk_bytes; /* that came in packets, for the lines to come */
+	void *window;        /* NULL: none */
+	bool offered;        /* the window, or there can be none */
 	bool dma_backed;
 	bool deaf;   /* no memory for it, or its producer broke the rules */
 	bool closed; /* to be freed at the end of the turn */
@@ -61,7 +73,9 @@ struct nupa_peer {
 	uint32_t fence_sent, fence_done;
 	uint64_t fence_owed; /* to be confirmed once there is room; 0: nothing */
 	struct nupa_packet *filling;
-	uint32_t on_way; /* packets that the carrier has */
+	uint32_t on_way;     /* packets that the carrier has */
+	uint64_t put_on_way; /* bytes */
+	uint32_t put_bytes;  /* of these, since the last packet */
 	struct nupa_pair_out *outs;
 	struct nupa_pair_in *ins;
 };
@@ -70,6 +84,8 @@ struct nupa_peer {
 struct nupa_own_slot {
 	uint64_t claim; /* LIVE, or 0 */
 	int pidfd;      /* -1: none */
+	/* Of the life whose lines go no further, as the payloads of some were lost (put.c). */
+	uint32_t lost_epoch;
 };
 
 struct nupa_trunk {
@@ -125,9 +141,10 @@ void nupa_pair_open_out(struct nupa_trunk *trunk, uint32_t from, uint32_t to);
 bool nupa_pair_open_in(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		       const struct nupa_told_open *record);
 /* Those between two slots; 0: any. */
-void nupa_pair_close_out(struct nupa_peer *peer, uint32_t from, uint32_t to);
+void nupa_pair_close_out(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t from,
+			 uint32_t to);
 void nupa_pair_close_in(struct nupa_peer *peer, uint32_t from, uint32_t to);
-void nupa_pairs_sweep(struct nupa_peer *peer);
+void nupa_pairs_sweep(struct nupa_trunk *trunk, struct nupa_peer *peer);
 /* True: messages went. */
 bool nupa_pairs_send(struct nupa_trunk *trunk, struct nupa_peer *peer);
 bool nupa_pairs_ready(const struct nupa_trunk *trunk, const struct nupa_peer *peer);
@@ -135,12 +152,30 @@ bool nupa_pairs_ready(const struct nupa_trunk *trunk, const struct nupa_peer *pe
 uint64_t nupa_pairs_tell_heads(struct nupa_trunk *trunk, struct nupa_peer *peer);
 /* Nothing happened for that long: consumers are looked at less often. */
 void nupa_pairs_slept(struct nupa_peer *peer);
+struct nupa_pair_out *nupa_pair_find_out(const struct nupa_peer *peer, uint32_t from, uint32_t to);
 bool nupa_pair_bulk(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		    const struct nupa_told_bulk *record);
 bool nupa_pair_lines(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		     const struct nupa_told_lines *record);
 bool nupa_pair_heads(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		     const struct nupa_told_heads *record);
+
+/* put.c.  Sends a payload by the carrier's put, with those beside it; false: not now. */
+bool nupa_put(struct nupa_trunk *trunk, struct nupa_peer *peer, struct nupa_pair_out *pair,
+	      const uint8_t *payload, uint32_t bytes);
+/* After the last of them, before their lines. */
+void nupa_put_end(struct nupa_trunk *trunk, struct nupa_peer *peer, struct nupa_pair_out *pair);
+/* More is on its way than may be. */
+bool nupa_put_is_full(const struct nupa_peer *peer);
+/* A ring whose DMA bytes are backed: payloads are large there. */
+void nupa_put_offer(struct nupa_trunk *trunk, struct nupa_peer *peer, struct nupa_pair_in *pair);
+bool nupa_put_window(struct nupa_trunk *trunk, struct nupa_peer *peer,
+		     const struct nupa_told_window *record);
+/* Takes out of a packet what the death of its sender has spoilt. */
+void nupa_put_check(struct nupa_trunk *trunk, struct nupa_packet *packet);
+void nupa_put_close_out(struct nupa_trunk *trunk, const struct nupa_peer *peer,
+			struct nupa_pair_out *pair);
+void nupa_put_close_in(struct nupa_trunk *trunk, struct nupa_pair_in *pair);
 
 /* peer.c */
 extern const struct nupa_carrier_events nupa_peer_events;
@@ -184,6 +219,17 @@ static inline bool nupa_slot_theirs(const struct nupa_trunk *trunk, const struct
 {
 	return slot && slot < trunk->fabric->geometry.n_slots &&
 	       nupa_slot_machine(trunk->fabric, slot) == peer->machine;
+}
+
+/* Whether what was read of a slot's arena is what its owner stored: nobody clears it before the
+ * claim says so. */
+static inline bool nupa_slot_lives(const struct nupa_trunk *trunk, uint32_t slot, uint32_t epoch)
+{
+	uint64_t claim;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	claim = nupa_slot_claim(&trunk->fabric->slots[slot]);
+	return NUPA_CLAIM_STATE(claim) == NUPA_SLOT_LIVE && NUPA_CLAIM_EPOCH(claim) == epoch;
 }
 
 static inline struct nupa_ring_header *nupa_trunk_ring_of(struct nupa_trunk *trunk, uint32_t from,

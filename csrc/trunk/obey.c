@@ -92,7 +92,7 @@ static bool obey_slot(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		nupa_store_relaxed(&slot->left_epoch, record->left_epoch);
 		(void)nupa_fabric_lose_slot(trunk->fabric, record->slot);
 		nupa_pair_close_in(peer, record->slot, 0);
-		nupa_pair_close_out(peer, 0, record->slot);
+		nupa_pair_close_out(trunk, peer, 0, record->slot);
 		return true;
 	}
 	if (record->state != NUPA_SLOT_LIVE || !record->epoch || record->epoch > NUPA_EPOCH_MAX ||
@@ -110,7 +110,7 @@ static bool obey_slot(struct nupa_trunk *trunk, struct nupa_peer *peer,
 	}
 	if (nupa_fabric_lose_slot(trunk->fabric, record->slot)) {
 		nupa_pair_close_in(peer, record->slot, 0);
-		nupa_pair_close_out(peer, 0, record->slot);
+		nupa_pair_close_out(trunk, peer, 0, record->slot);
 	}
 	settle_slot(trunk, record, wanted);
 	return true;
@@ -248,6 +248,7 @@ static const uint16_t least_bytes[NUPA_TOLD_KINDS] = {
 	[NUPA_TOLD_CONTACT] = sizeof(struct nupa_told_contact),
 	[NUPA_TOLD_BULK] = sizeof(struct nupa_told_bulk),
 	[NUPA_TOLD_LINES] = sizeof(struct nupa_told_lines),
+	[NUPA_TOLD_WINDOW] = sizeof(struct nupa_told_window),
 	[NUPA_TOLD_HEADS] = sizeof(struct nupa_told_heads),
 	[NUPA_TOLD_BOUND] = sizeof(struct nupa_told_bound),
 	[NUPA_TOLD_PORT] = sizeof(struct nupa_told_port),
@@ -283,6 +284,8 @@ bool nupa_obey(struct nupa_trunk *trunk, struct nupa_peer *peer, const struct nu
 		return nupa_pair_bulk(trunk, peer, body);
 	case NUPA_TOLD_LINES:
 		return nupa_pair_lines(trunk, peer, body);
+	case NUPA_TOLD_WINDOW:
+		return nupa_put_window(trunk, peer, body);
 	case NUPA_TOLD_HEADS:
 		return nupa_pair_heads(trunk, peer, body);
 	case NUPA_TOLD_BOUND:

@@ -53,6 +53,8 @@ void nupa_out_flush(struct nupa_trunk *trunk, struct nupa_peer *peer)
 	nupa_count(&seen->sent_bytes, packet->bytes);
 	nupa_count(&seen->sent_messages, 1);
 	peer->on_way++;
+	packet->put_bytes = peer->put_bytes;
+	peer->put_bytes = 0;
 	packet->link = NULL;
 	trunk->carrier->ops->send(trunk->carrier, peer->link, packet);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define LINES_AT_ONCE 64u
-#define BULK_AT_ONCE (128u << 10) /* before the lines that name it */
+#define BULK_AT_ONCE (256u << 10) /* before the lines that name it */
 #define BULK_LEAST 512u           /* a smaller rest of a packet stays free */
 #define HEADS_NS 200000u          /* a head that nothing waits for may be that old */
 #define LOOK_MIN_NS 200000u
@@ -26,7 +26,7 @@ static uint64_t ring_offset(const struct nupa_trunk *trunk, uint32_t from, uint3
 
 /* --- from here ----------------------------------------------------------------------------- */
 
-static struct nupa_pair_out *find_out(const struct nupa_peer *peer, uint32_t from, uint32_t to)
+struct nupa_pair_out *nupa_pair_find_out(const struct nupa_peer *peer, uint32_t from, uint32_t to)
 {
 	struct nupa_pair_out *pair = peer->outs;
 
@@ -54,7 +54,7 @@ void nupa_pair_open_out(struct nupa_trunk *trunk, uint32_t from, uint32_t to)
 	struct nupa_ring_header *header = nupa_trunk_ring_of(trunk, from, to);
 	struct nupa_peer *peer = nupa_peer_of_slot(trunk, to);
 	const uint64_t epochs = header ? nupa_load_acquire(&header->pair) : 0;
-	struct nupa_pair_out *pair = find_out(peer, from, to);
+	struct nupa_pair_out *pair = nupa_pair_find_out(peer, from, to);
 	struct nupa_told_open *record;
 
 	if (!epochs ||
@@ -69,6 +69,7 @@ void nupa_pair_open_out(struct nupa_trunk *trunk, uint32_t from, uint32_t to)
 			record->from = record->to = record->from_epoch = record->to_epoch = 0;
 		return;
 	}
+	nupa_put_close_out(trunk, peer, pair);
 	record->from = from;
 	record->to = to;
 	record->from_epoch = (uint32_t)(epochs >> 32);
@@ -85,6 +86,11 @@ static bool send_bulk(struct nupa_trunk *trunk, struct nupa_peer *peer, struct n
 {
 	const uint32_t offset = (uint32_t)(payload - pair->rx.dma);
 
+	if (pair->window && bytes >= NUPA_PUT_LEAST && !pair->bulk_sent) {
+		if (!nupa_put(trunk, peer, pair, payload, bytes))
+			return false;
+		pair->bulk_sent = bytes;
+	}
 	while (pair->bulk_sent < bytes) {
 		const uint32_t rest = bytes - pair->bulk_sent;
 		struct nupa_told_bulk *record;
@@ -148,7 +154,9 @@ static bool send_lines(struct nupa_trunk *trunk, struct nupa_peer *peer, struct 
 
 	if (!nupa_rx_ready(&pair->rx))
 		return false;
+	pair->has_put = false;
 	n = take_lines(trunk, peer, pair, lines, &corrupt);
+	nupa_put_end(trunk, peer, pair);
 	if (corrupt) { /* its process breaks the rules: it hears no more of this ring */
 		pair->deaf = true;
 		nupa_hint("slot %u sends nonsense to slot %u: its messages end here", pair->from,
@@ -161,12 +169,15 @@ static bool send_lines(struct nupa_trunk *trunk, struct nupa_peer *peer, struct 
 	if (!record) { /* all of it again */
 		pair->rx = before;
 		pair->bulk_sent = 0;
+		peer->put_on_way -= peer->put_bytes;
+		peer->put_bytes = 0;
 		return false;
 	}
 	record->from = pair->from;
 	record->to = pair->to;
-	record->n = n;
-	record->pad = 0;
+	record->n = (uint16_t)n;
+	record->has_put = pair->has_put;
+	record->epoch = pair->rx.epoch;
 	memcpy(record + 1, lines, n * sizeof(lines[0]));
 	return true;
 }
@@ -189,7 +200,8 @@ bool nupa_pairs_send(struct nupa_trunk *trunk, struct nupa_peer *peer)
 bool nupa_pairs_ready(const struct nupa_trunk *trunk, const struct nupa_peer *peer)
 {
 	(void)trunk;
-	if (peer->on_way >= NUPA_PACKETS_DATA) /* one that comes back is an event */
+	/* One that comes back is an event. */
+	if (peer->on_way >= NUPA_PACKETS_DATA || nupa_put_is_full(peer))
 		return false;
 	for (const struct nupa_pair_out *pair = peer->outs; pair; pair = pair->next)
 		if (is_live(pair) && nupa_rx_ready(&pair->rx))
@@ -205,7 +217,7 @@ bool nupa_pair_heads(struct nupa_trunk *trunk, struct nupa_peer *peer,
 
 	if (!nupa_slot_theirs(trunk, peer, record->to) || !nupa_slot_ours(trunk, record->from))
 		return false;
-	pair = find_out(peer, record->from, record->to);
+	pair = nupa_pair_find_out(peer, record->from, record->to);
 	header = pair ? nupa_trunk_ring_of(trunk, record->from, record->to) : NULL;
 	/* Of a former life of the ring. */
 	if (!header || record->lines >> 40 != (pair->rx.epoch & 0xffffff))
@@ -275,6 +287,7 @@ bool nupa_pair_open_in(struct nupa_trunk *trunk, struct nupa_peer *peer,
 			pair->deaf = true;
 		return true;
 	}
+	nupa_put_close_in(trunk, pair);
 	nupa_store_release(&header->pair, 0);
 	memset(header + 1, 0, lines_bytes);
 	nupa_store_relaxed(&header->consumer,
@@ -285,6 +298,8 @@ bool nupa_pair_open_in(struct nupa_trunk *trunk, struct nupa_peer *peer,
 	nupa_store_relaxed(&header->head, pair->lines_told);
 	nupa_store_relaxed(&header->dma_head, pair->dma_told);
 	nupa_tx_init(&pair->tx, header, sb->ring_lines, sb->dma_bytes, record->from_epoch);
+	pair->to_epoch = record->to_epoch;
+	pair->bulk_bytes = 0;
 	pair->due_ns = 0;
 	pair->look_ns = LOOK_MIN_NS;
 	pair->deaf = false;
@@ -317,6 +332,9 @@ bool nupa_pair_bulk(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		pair->dma_backed = true;
 	}
 	memcpy(pair->tx.dma + record->offset, record + 1, record->bytes);
+	pair->bulk_bytes += record->bytes;
+	if (record->bytes >= NUPA_PUT_LEAST && !pair->offered)
+		nupa_put_offer(trunk, peer, pair);
 	return true;
 }
 
@@ -345,6 +363,7 @@ bool nupa_pair_lines(struct nupa_trunk *trunk, struct nupa_peer *peer,
 {
 	const struct nupa_msg *lines = (const struct nupa_msg *)(const void *)(record + 1);
 	struct nupa_pair_in *pair = find_in(peer, record->from, record->to);
+	uint64_t bytes = 0;
 
 	if (record->n > (record->head.bytes - sizeof(*record)) / sizeof(lines[0]))
 		return false;
@@ -356,7 +375,11 @@ bool nupa_pair_lines(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		memcpy(&line, (const uint8_t *)lines + i * sizeof(line), sizeof(line));
 		if (!publish(pair, &line))
 			return false;
+		bytes += line.flags & NUPA_F_DMA ? line.length_bytes : 0;
 	}
+	if (bytes > pair->bulk_bytes)
+		nupa_count(&nupa_peer_seen(trunk, peer)->received_bytes, bytes - pair->bulk_bytes);
+	pair->bulk_bytes = 0;
 	pair->look_ns = LOOK_MIN_NS;
 	/* P3: the lines, then `sleeping`. */
 	(void)nupa_fetch_add_seq(&trunk->fence, 0);
@@ -427,10 +450,15 @@ void nupa_pairs_slept(struct nupa_peer *peer)
 
 /* --- ends ---------------------------------------------------------------------------------- */
 
-void nupa_pair_close_out(struct nupa_peer *peer, uint32_t from, uint32_t to)
+void nupa_pair_close_out(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t from,
+			 uint32_t to)
 {
-	for (struct nupa_pair_out *pair = peer->outs; pair; pair = pair->next)
-		pair->closed |= (!from || pair->from == from) && (!to || pair->to == to);
+	for (struct nupa_pair_out *pair = peer->outs; pair; pair = pair->next) {
+		if ((from && pair->from != from) || (to && pair->to != to))
+			continue;
+		pair->closed = true;
+		nupa_put_close_out(trunk, peer, pair);
+	}
 }
 
 void nupa_pair_close_in(struct nupa_peer *peer, uint32_t from, uint32_t to)
@@ -439,7 +467,7 @@ void nupa_pair_close_in(struct nupa_peer *peer, uint32_t from, uint32_t to)
 		pair->closed |= (!from || pair->from == from) && (!to || pair->to == to);
 }
 
-void nupa_pairs_sweep(struct nupa_peer *peer)
+void nupa_pairs_sweep(struct nupa_trunk *trunk, struct nupa_peer *peer)
 {
 	for (struct nupa_pair_out **at = &peer->outs; *at;) {
 		struct nupa_pair_out *pair = *at;
@@ -459,6 +487,7 @@ void nupa_pairs_sweep(struct nupa_peer *peer)
 			continue;
 		}
 		*at = pair->next;
+		nupa_put_close_in(trunk, pair);
 		free(pair);
 	}
 }

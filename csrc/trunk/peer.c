@@ -89,7 +89,7 @@ static void forget_machine(struct nupa_trunk *trunk, struct nupa_peer *peer)
 	unbind_ports(trunk, peer);
 	close_ports(trunk, peer);
 	nupa_pair_close_in(peer, 0, 0);
-	nupa_pair_close_out(peer, 0, 0);
+	nupa_pair_close_out(trunk, peer, 0, 0);
 }
 
 void nupa_peer_lose(struct nupa_trunk *trunk, struct nupa_peer *peer, const char *reason,
@@ -149,6 +149,7 @@ static void met(void *arg, uint32_t machine, void *link)
 	peer->link = link;
 	peer->met = true;
 	peer->on_way = 0;
+	peer->put_on_way = peer->put_bytes = 0;
 	peer->heard_ns = trunk->now_ns;
 	hello = nupa_out_room(trunk, peer, NUPA_TOLD_HELLO, sizeof(*hello), false);
 	if (!hello) {
@@ -239,13 +240,21 @@ static void received(void *arg, uint32_t machine, void *link, const uint8_t *dat
 	}
 }
 
+static void goes(void *arg, uint32_t machine, struct nupa_packet *packet)
+{
+	(void)machine;
+	nupa_put_check(arg, packet);
+}
+
 static void sent(void *arg, uint32_t machine, struct nupa_packet *packet, void *link)
 {
 	struct nupa_trunk *trunk = arg;
 	struct nupa_peer *peer = peer_at(trunk, machine);
 
-	if (peer && peer->link == link && peer->on_way)
+	if (peer && peer->link == link && peer->on_way) {
 		peer->on_way--;
+		peer->put_on_way -= packet->put_bytes;
+	}
 	nupa_out_sent(trunk, packet);
 }
 
@@ -260,7 +269,7 @@ static void lost(void *arg, uint32_t machine, void *link, const char *reason)
 	nupa_peer_lose(trunk, peer, reason, state_when_lost(trunk, peer));
 }
 
-const struct nupa_carrier_events nupa_peer_events = { met, received, sent, lost };
+const struct nupa_carrier_events nupa_peer_events = { met, received, goes, sent, lost };
 
 /* --- time ---------------------------------------------------------------------------------- */
 
@@ -380,6 +389,6 @@ void nupa_peers_end(struct nupa_trunk *trunk)
 		if (i != trunk->machine) {
 			nupa_peer_lose(trunk, &trunk->peers[i], "this trunk ends",
 				       NUPA_MACHINE_DOWN);
-			nupa_pairs_sweep(&trunk->peers[i]);
+			nupa_pairs_sweep(trunk, &trunk->peers[i]);
 		}
 }

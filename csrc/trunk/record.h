@@ -8,9 +8,10 @@
 #define NUPA_TRUNK_RECORD_H
 
 #include "segment/ring/wire.h"
+#include "trunk/carrier.h"
 
 #define NUPA_TRUNK_MAGIC UINT64_C(0x4b4e555254505521) /* "!UPTRUNK" */
-#define NUPA_TRUNK_VERSION 1u
+#define NUPA_TRUNK_VERSION 2u
 
 enum nupa_told_kind {
 	NUPA_TOLD_HELLO = 1,
@@ -21,6 +22,8 @@ enum nupa_told_kind {
 	NUPA_TOLD_CONTACT, /* its word to that slot */
 	NUPA_TOLD_BULK,    /* bytes of a ring's DMA channel, before the lines that name them */
 	NUPA_TOLD_LINES,   /* lines of a ring, in order */
+	NUPA_TOLD_WINDOW,  /* bytes of the receiver's ring may be put from now on, in place of BULK
+			    */
 	NUPA_TOLD_HEADS,   /* how far the sender's slot has taken from the receiver's ring */
 	NUPA_TOLD_BOUND,   /* a word of a host's table of ports */
 	NUPA_TOLD_PORT,
@@ -59,7 +62,7 @@ struct nupa_told_qp {
 	struct nupa_qp_entry entry;
 };
 
-/* From a slot of the sender to one of the receiver; HEADS: the other way round. */
+/* From a slot of the sender to one of the receiver; HEADS, WINDOW: the other way round. */
 struct nupa_told_open {
 	struct nupa_told head;
 	uint32_t from, to;
@@ -82,7 +85,19 @@ struct nupa_told_bulk {
 struct nupa_told_lines {
 	struct nupa_told head;
 	uint32_t from, to;
-	uint32_t n, pad; /* struct nupa_msg, which follow */
+	uint16_t n; /* struct nupa_msg, which follow */
+	/* For the sender's trunk (put.c): whether payloads were put, and the life of the slot. */
+	uint16_t has_put;
+	uint32_t epoch;
+};
+
+struct nupa_told_window {
+	struct nupa_told head;
+	uint32_t from, to;
+	uint32_t from_epoch, to_epoch;
+	uint64_t address; /* of the ring's DMA bytes */
+	uint32_t key_bytes, pad;
+	uint8_t key[NUPA_KEY_BYTES];
 };
 
 struct nupa_told_heads {

@@ -82,7 +82,7 @@ static bool tell_contact(struct nupa_trunk *trunk, struct nupa_peer *peer, uint3
 	if (!word || !trunk->own[from].claim)
 		return true;
 	if (word & NUPA_CONTACT_CLOSED)
-		nupa_pair_close_out(peer, from, to);
+		nupa_pair_close_out(trunk, peer, from, to);
 	else
 		nupa_pair_open_out(trunk, from, to);
 	record = nupa_out_room(trunk, peer, NUPA_TOLD_CONTACT, sizeof(*record), false);
@@ -149,7 +149,7 @@ static void forget_slot(struct nupa_trunk *trunk, uint32_t slot)
 	own->pidfd = -1;
 	own->claim = 0;
 	for (uint32_t i = 0; i < trunk->machines; i++) {
-		nupa_pair_close_out(&trunk->peers[i], slot, 0);
+		nupa_pair_close_out(trunk, &trunk->peers[i], slot, 0);
 		nupa_pair_close_in(&trunk->peers[i], 0, slot);
 	}
 }

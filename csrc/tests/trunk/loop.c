@@ -3,7 +3,9 @@
 #define _GNU_SOURCE
 #include "tests/trunk/loop.h"
 
+#include "base/atomics.h"
 #include "tests/check.h"
+#include "tests/trunk/windows.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -29,13 +31,16 @@ struct place {
 	bool cut;
 	int event;
 	struct item *first, **last;
-	uintptr_t links[LOOP_MACHINES]; /* 0: none */
+	bool slow;
+	struct nupa_packet *behind, **behind_end; /* packets that wait */
+	uintptr_t links[LOOP_MACHINES];           /* 0: none */
 };
 
 struct loop {
 	pthread_mutex_t mutex;
 	uintptr_t next_link;
 	bool held;
+	struct windows windows;
 	struct place places[LOOP_MACHINES];
 };
 
@@ -89,11 +94,13 @@ static struct nupa_packet *copy_of(const void *bytes, uint32_t n)
 	return packet;
 }
 
-static void loop_send(struct nupa_carrier *carrier, void *link, struct nupa_packet *packet)
+static void go(struct place *place, struct nupa_packet *packet)
 {
-	struct place *place = place_of(carrier);
+	struct nupa_carrier *carrier = &place->carrier;
+	void *link = packet->link;
 	uint32_t machine = 0;
 
+	carrier->events->goes(carrier->arg, 0, packet);
 	pthread_mutex_lock(&place->loop->mutex);
 	while (machine < LOOP_MACHINES && place->links[machine] != (uintptr_t)link)
 		machine++;
@@ -103,6 +110,64 @@ static void loop_send(struct nupa_carrier *carrier, void *link, struct nupa_pack
 		    copy_of(packet->data, packet->bytes));
 	put(place, LOOP_SENT, machine, (uintptr_t)link, packet);
 	pthread_mutex_unlock(&place->loop->mutex);
+}
+
+/* Those behind puts that have arrived by now. */
+static bool let_go(struct place *place)
+{
+	bool any = false;
+
+	while (place->behind && !nupa_load_acquire(&place->slow)) {
+		struct nupa_packet *packet = place->behind;
+
+		place->behind = packet->next;
+		if (!place->behind)
+			place->behind_end = &place->behind;
+		go(place, packet);
+		any = true;
+	}
+	return any;
+}
+
+static void loop_send(struct nupa_carrier *carrier, void *link, struct nupa_packet *packet)
+{
+	struct place *place = place_of(carrier);
+
+	packet->link = link;
+	packet->next = NULL;
+	*place->behind_end = packet;
+	place->behind_end = &packet->next;
+	(void)let_go(place);
+}
+
+static void *loop_window(struct nupa_carrier *carrier, void *memory, size_t bytes,
+			 uint8_t key[NUPA_KEY_BYTES], uint32_t *key_bytes)
+{
+	return window_open(&place_of(carrier)->loop->windows, memory, bytes, key, key_bytes);
+}
+
+static void loop_unwindow(struct nupa_carrier *carrier, void *window)
+{
+	window_close(&place_of(carrier)->loop->windows, window);
+}
+
+static void *loop_unlock(struct nupa_carrier *carrier, void *link, const uint8_t *key,
+			 uint32_t key_bytes)
+{
+	(void)link;
+	return window_of(&place_of(carrier)->loop->windows, key, key_bytes);
+}
+
+static void loop_lock(struct nupa_carrier *carrier, void *unlocked)
+{
+	(void)carrier;
+	(void)unlocked;
+}
+
+static void loop_put(struct nupa_carrier *carrier, void *unlocked, const void *from, uint64_t to,
+		     uint32_t bytes)
+{
+	window_put(&place_of(carrier)->loop->windows, unlocked, from, to, bytes);
 }
 
 static void end_link(struct place *place, uint32_t machine, bool tell)
@@ -159,10 +224,11 @@ static bool loop_progress(struct nupa_carrier *carrier, uint64_t now_ns)
 	struct place *place = place_of(carrier);
 	struct item *item;
 	uint64_t count;
-	bool any = false;
+	bool any;
 
 	(void)now_ns;
 	(void)!read(place->event, &count, sizeof(count));
+	any = let_go(place);
 	while ((item = take(place))) {
 		any = true;
 		switch (item->kind) {
@@ -220,7 +286,7 @@ static void loop_carrier_free(struct nupa_carrier *carrier)
 	pthread_mutex_lock(&place->loop->mutex);
 	for (uint32_t i = 0; i < LOOP_MACHINES; i++)
 		end_link(place, i, false);
-	place->open = false;
+	place->open = place->slow = false;
 	pthread_mutex_unlock(&place->loop->mutex);
 	(void)loop_progress(carrier, 0);
 	close(place->event);
@@ -229,6 +295,11 @@ static void loop_carrier_free(struct nupa_carrier *carrier)
 static const struct nupa_carrier_ops ops = {
 	.connect = loop_connect,
 	.send = loop_send,
+	.window = loop_window,
+	.unwindow = loop_unwindow,
+	.unlock = loop_unlock,
+	.lock = loop_lock,
+	.put = loop_put,
 	.close = loop_close,
 	.progress = loop_progress,
 	.arm = loop_arm,
@@ -244,6 +315,7 @@ struct loop *loop_new(void)
 
 	CHECK(loop);
 	pthread_mutex_init(&loop->mutex, NULL);
+	pthread_mutex_init(&loop->windows.mutex, NULL);
 	return loop;
 }
 
@@ -262,11 +334,17 @@ struct nupa_carrier *loop_carrier(struct loop *loop, uint32_t machine)
 	place->loop = loop;
 	place->machine = machine;
 	place->last = &place->first;
+	place->behind_end = &place->behind;
 	place->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	CHECK(place->event >= 0);
 	place->open = true;
 	pthread_mutex_unlock(&loop->mutex);
 	return &place->carrier;
+}
+
+uint64_t loop_put_bytes(struct loop *loop)
+{
+	return window_bytes(&loop->windows);
 }
 
 void loop_cut(struct loop *loop, uint32_t machine)
@@ -294,6 +372,11 @@ void loop_hold(struct loop *loop, bool held)
 			CHECK_EQ(write(loop->places[i].event, &(uint64_t){ 1 }, sizeof(uint64_t)),
 				 sizeof(uint64_t));
 	pthread_mutex_unlock(&loop->mutex);
+}
+
+void loop_slow(struct loop *loop, uint32_t machine, bool slow)
+{
+	nupa_store_release(&loop->places[machine].slow, slow);
 }
 
 void loop_forge(struct loop *loop, uint32_t from, uint32_t to, const void *bytes, uint32_t n)

@@ -70,7 +70,7 @@ static struct nupa_trunk *open_ucx(struct two *two, uint32_t machine)
 	return trunk;
 }
 
-void two_start(struct two *two, uint32_t machine)
+void two_begin(struct two *two, uint32_t machine)
 {
 	struct machine *one = &two->machines[machine];
 	char why[512] = "";
@@ -81,8 +81,30 @@ void two_start(struct two *two, uint32_t machine)
 	else
 		one->trunk = open_ucx(two, machine);
 	CHECK(one->trunk);
+}
+
+void two_resume(struct two *two, uint32_t machine)
+{
+	struct machine *one = &two->machines[machine];
+
+	nupa_store_release(&one->trunk->stop, false);
 	CHECK_EQ(pthread_create(&one->thread, NULL, run, one), 0);
 	one->runs = true;
+}
+
+void two_pause(struct two *two, uint32_t machine)
+{
+	struct machine *one = &two->machines[machine];
+
+	nupa_trunk_stop(one->trunk);
+	CHECK_EQ(pthread_join(one->thread, NULL), 0);
+	one->runs = false;
+}
+
+void two_start(struct two *two, uint32_t machine)
+{
+	two_begin(two, machine);
+	two_resume(two, machine);
 }
 
 void two_stop(struct two *two, uint32_t machine)
@@ -91,11 +113,9 @@ void two_stop(struct two *two, uint32_t machine)
 
 	if (!one->runs)
 		return;
-	nupa_trunk_stop(one->trunk);
-	CHECK_EQ(pthread_join(one->thread, NULL), 0);
+	two_pause(two, machine);
 	nupa_trunk_close(one->trunk);
 	one->trunk = NULL;
-	one->runs = false;
 }
 
 static bool has_state(const struct two *two, uint32_t machine, enum nupa_machine_state state)

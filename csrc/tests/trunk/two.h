@@ -26,8 +26,13 @@ struct two {
 struct nupa_fabric *two_fabric(uint32_t machine, uint64_t generation);
 /* Both machines, not started. */
 struct two *two_new(bool by_ucx);
+/* A trunk that the test turns, and closes. */
+void two_begin(struct two *two, uint32_t machine);
 void two_start(struct two *two, uint32_t machine);
 void two_stop(struct two *two, uint32_t machine);
+/* The trunk's thread ends, and the test turns it; goes on. */
+void two_pause(struct two *two, uint32_t machine);
+void two_resume(struct two *two, uint32_t machine);
 /* Until both trunks say that the other machine has that state. */
 void two_await(struct two *two, enum nupa_machine_state state);
 void two_free(struct two *two);

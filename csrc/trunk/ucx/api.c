@@ -21,17 +21,16 @@ struct symbol {
 	}
 
 static const struct symbol symbols[] = {
-	UCX(ucp_get_version),      UCX(ucp_config_read),
-	UCX(ucp_config_modify),    UCX(ucp_config_release),
-	UCX(ucp_init_version),     UCX(ucp_cleanup),
-	UCX(ucp_worker_create),    UCX(ucp_worker_destroy),
-	UCX(ucp_worker_progress),  UCX(ucp_worker_get_efd),
-	UCX(ucp_worker_arm),       UCX(ucp_listener_create),
-	UCX(ucp_listener_query),   UCX(ucp_listener_reject),
-	UCX(ucp_listener_destroy), UCX(ucp_ep_create),
-	UCX(ucp_ep_close_nbx),     UCX(ucp_tag_send_nbx),
-	UCX(ucp_tag_recv_nbx),     UCX(ucp_request_cancel),
-	UCX(ucp_request_free),     UCX(ucp_request_check_status),
+	UCX(ucp_get_version),    UCX(ucp_config_read),     UCX(ucp_config_modify),
+	UCX(ucp_config_release), UCX(ucp_init_version),    UCX(ucp_cleanup),
+	UCX(ucp_worker_create),  UCX(ucp_worker_destroy),  UCX(ucp_worker_progress),
+	UCX(ucp_worker_get_efd), UCX(ucp_worker_arm),      UCX(ucp_listener_create),
+	UCX(ucp_listener_query), UCX(ucp_listener_reject), UCX(ucp_listener_destroy),
+	UCX(ucp_ep_create),      UCX(ucp_ep_close_nbx),    UCX(ucp_tag_send_nbx),
+	UCX(ucp_tag_recv_nbx),   UCX(ucp_mem_map),         UCX(ucp_mem_unmap),
+	UCX(ucp_rkey_pack),      UCX(ucp_ep_rkey_unpack),  UCX(ucp_rkey_buffer_release),
+	UCX(ucp_rkey_destroy),   UCX(ucp_put_nbx),         UCX(ucp_ep_flush_nbx),
+	UCX(ucp_request_cancel), UCX(ucp_request_free),    UCX(ucp_request_check_status),
 	UCX(ucs_status_string),
 };
 

@@ -24,6 +24,7 @@ typedef int8_t nupa_ucs_status; /* UCS_OK 0, UCS_INPROGRESS 1, errors negative *
 #define NUPA_UCP_PARAM_FEATURES 1u
 #define NUPA_UCP_PARAM_ESTIMATED_EPS (1u << 6)
 #define NUPA_UCP_FEATURE_TAG 1u
+#define NUPA_UCP_FEATURE_RMA (1u << 1)
 #define NUPA_UCP_FEATURE_WAKEUP (1u << 4)
 
 struct nupa_ucp_params {
@@ -43,6 +44,16 @@ struct nupa_ucp_params {
 struct nupa_ucp_worker_params {
 	uint64_t field_mask; /* 0: all defaults, for one thread */
 	uint64_t later[24 + 16];
+};
+
+#define NUPA_UCP_MEM_MAP_ADDRESS 1u
+#define NUPA_UCP_MEM_MAP_LENGTH (1u << 1)
+
+struct nupa_ucp_mem_map_params {
+	uint64_t field_mask;
+	void *address;
+	size_t length;
+	uint64_t later[8];
 };
 
 struct nupa_ucs_sock_addr {
@@ -156,6 +167,16 @@ struct nupa_ucx_api {
 				  const struct nupa_ucp_request_param *param);
 	void *(*ucp_tag_recv_nbx)(void *worker, void *buffer, size_t count, uint64_t tag,
 				  uint64_t mask, const struct nupa_ucp_request_param *param);
+	nupa_ucs_status (*ucp_mem_map)(void *context, const struct nupa_ucp_mem_map_params *params,
+				       void **memory);
+	nupa_ucs_status (*ucp_mem_unmap)(void *context, void *memory);
+	nupa_ucs_status (*ucp_rkey_pack)(void *context, void *memory, void **key, size_t *bytes);
+	void (*ucp_rkey_buffer_release)(void *key);
+	nupa_ucs_status (*ucp_ep_rkey_unpack)(void *ep, const void *key, void **rkey);
+	void (*ucp_rkey_destroy)(void *rkey);
+	void *(*ucp_put_nbx)(void *ep, const void *buffer, size_t count, uint64_t remote,
+			     void *rkey, const struct nupa_ucp_request_param *param);
+	void *(*ucp_ep_flush_nbx)(void *ep, const struct nupa_ucp_request_param *param);
 	void (*ucp_request_cancel)(void *worker, void *request);
 	void (*ucp_request_free)(void *request);
 	nupa_ucs_status (*ucp_request_check_status)(void *request);

@@ -21,6 +21,14 @@ struct greeting {
 	uint32_t number; /* what the sender's messages are to be tagged with */
 };
 
+/* A window of the other machine. */
+struct unlocked {
+	struct unlocked *next;
+	struct link *link;
+	void *rkey;
+	bool locked; /* to be forgotten once nothing is on its way there */
+};
+
 struct receive {
 	struct link *link;
 	void *request; /* NULL: not posted */
@@ -42,7 +50,10 @@ struct link {
 	void *ep, *closing;
 	bool dead;
 	nupa_ucs_status status;
-	uint32_t on_way; /* sends that have not completed */
+	uint32_t on_way;                          /* sends and flushes that have not completed */
+	bool has_put;                             /* since the last packet */
+	struct nupa_packet *behind, **behind_end; /* packets that wait for what was put */
+	struct unlocked *windows;
 	uint32_t next_receive;
 	uint64_t since_ns;
 	struct greeting greeting;
@@ -58,6 +69,7 @@ struct ucx {
 	int fd;
 	uint32_t port;
 	char name[320];
+	bool by_tcp; /* and nothing else */
 	struct link *links;
 	uint32_t pending;
 	struct nupa_packet *returned, **returned_end;
@@ -75,12 +87,28 @@ static inline struct ucx *ucx_of(struct nupa_carrier *carrier)
 }
 
 /* message.c */
+void ucx_send_packet(struct link *link, struct nupa_packet *packet);
 void ucx_return_packet(struct ucx *ucx, struct nupa_packet *packet);
 void ucx_send(struct nupa_carrier *carrier, void *to, struct nupa_packet *packet);
 void ucx_greet(struct link *link, uint64_t tag);
 /* Awaits a packet; false: UCX refuses. */
 bool ucx_post(struct receive *receive);
 bool ucx_await_challenge(struct ucx *ucx);
+
+/* put.c */
+void *ucx_window(struct nupa_carrier *carrier, void *memory, size_t bytes,
+		 uint8_t key[NUPA_KEY_BYTES], uint32_t *key_bytes);
+void ucx_unwindow(struct nupa_carrier *carrier, void *window);
+void *ucx_unlock(struct nupa_carrier *carrier, void *link, const uint8_t *key, uint32_t key_bytes);
+void ucx_lock(struct nupa_carrier *carrier, void *unlocked);
+void ucx_put(struct nupa_carrier *carrier, void *unlocked, const void *from, uint64_t to,
+	     uint32_t bytes);
+/* Whether the packet has to wait for what was put before; it goes by itself then. */
+bool ucx_waits(struct link *link, struct nupa_packet *packet);
+/* Whether packets may go; those of a closed connection are returned. */
+bool ucx_is_ready(const struct link *link);
+bool ucx_send_ready(struct link *link);
+void ucx_free_windows(struct link *link, bool all);
 
 /* link.c */
 void *ucx_connect(struct nupa_carrier *carrier, uint32_t machine);

@@ -22,6 +22,7 @@ void ucx_link_failed(void *arg, void *ep, nupa_ucs_status status)
 
 void ucx_link_free(struct link *link)
 {
+	ucx_free_windows(link, true);
 	free(link->receives);
 	free(link);
 }
@@ -34,6 +35,7 @@ static struct link *link_new(struct ucx *ucx)
 		return NULL;
 	link->ucx = ucx;
 	link->since_ns = ucx->now_ns;
+	link->behind_end = &link->behind;
 	link->receives = aligned_alloc(_Alignof(struct receive), RECEIVES * sizeof(struct receive));
 	if (!link->receives ||
 	    getrandom(&link->ours, sizeof(link->ours), 0) != sizeof(link->ours)) {
@@ -88,6 +90,7 @@ void ucx_link_close(struct link *link)
 	if (link->state == LINK_ASKED)
 		ucx->pending--;
 	link->state = LINK_CLOSED;
+	(void)ucx_send_ready(link);
 	cancel_receives(link);
 	if (!link->ep)
 		return;
@@ -101,7 +104,7 @@ bool ucx_link_is_over(struct link *link)
 {
 	struct ucx *ucx = link->ucx;
 
-	if (link->state != LINK_CLOSED || link->on_way)
+	if (link->state != LINK_CLOSED || link->on_way || link->behind)
 		return false;
 	for (uint32_t i = 0; i < RECEIVES; i++)
 		if (link->receives[i].request)

@@ -54,6 +54,14 @@ static void send_bytes(struct link *link, const void *bytes, size_t n, uint64_t 
 		done(NULL, NUPA_UCS_OK, arg);
 }
 
+void ucx_send_packet(struct link *link, struct nupa_packet *packet)
+{
+	const struct nupa_carrier *carrier = &link->ucx->carrier;
+
+	carrier->events->goes(carrier->arg, link->machine, packet);
+	send_bytes(link, packet->data, packet->bytes, TAG_OF(link->theirs), packet_sent, packet);
+}
+
 void ucx_send(struct nupa_carrier *carrier, void *to, struct nupa_packet *packet)
 {
 	struct link *link = to;
@@ -64,7 +72,8 @@ void ucx_send(struct nupa_carrier *carrier, void *to, struct nupa_packet *packet
 		ucx_return_packet(ucx_of(carrier), packet);
 		return;
 	}
-	send_bytes(link, packet->data, packet->bytes, TAG_OF(link->theirs), packet_sent, packet);
+	if (!ucx_waits(link, packet))
+		ucx_send_packet(link, packet);
 }
 
 void ucx_greet(struct link *link, uint64_t tag)

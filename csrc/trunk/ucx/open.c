@@ -56,7 +56,7 @@ static void prefer(const struct ucx *ucx, void *config, const char *name, const 
 /* Two machines do not meet if UCX numbers their devices differently.  Before 1.16 it follows
  * readdir(3), which differs among machines, and later their names.  Hence a connection by TCP has
  * several devices only where they are named, else that of its address. */
-static void choose_devices(const struct ucx *ucx, void *config)
+static void choose_devices(struct ucx *ucx, void *config)
 {
 	const char *names = getenv("UCX_NET_DEVICES"), *transports = getenv("UCX_TLS");
 	unsigned int major, minor, release, devices = 1;
@@ -67,20 +67,22 @@ static void choose_devices(const struct ucx *ucx, void *config)
 	ucx->api.ucp_get_version(&major, &minor, &release);
 	if (major == 1 && minor < 16)
 		devices = 1;
-	if (!transports || strcmp(transports, "tcp") == 0)
+	ucx->by_tcp = !transports || strcmp(transports, "tcp") == 0;
+	if (ucx->by_tcp)
 		prefer(ucx, config, "CM_USE_ALL_DEVICES", devices > 1 ? "y" : "n");
 	if (devices == 1)
 		return;
 	snprintf(rails, sizeof(rails), "%u", devices);
 	prefer(ucx, config, "MAX_EAGER_RAILS", rails);
 	prefer(ucx, config, "MAX_RNDV_RAILS", rails);
+	prefer(ucx, config, "MAX_RMA_RAILS", rails);
 }
 
 static int make_context(struct ucx *ucx, char *why, size_t why_bytes)
 {
 	const struct nupa_ucp_params params = {
 		.field_mask = NUPA_UCP_PARAM_FEATURES | NUPA_UCP_PARAM_ESTIMATED_EPS,
-		.features = NUPA_UCP_FEATURE_TAG | NUPA_UCP_FEATURE_WAKEUP,
+		.features = NUPA_UCP_FEATURE_TAG | NUPA_UCP_FEATURE_RMA | NUPA_UCP_FEATURE_WAKEUP,
 		.estimated_num_eps = ucx->machines,
 	};
 	nupa_ucs_status status;

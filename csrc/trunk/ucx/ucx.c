@@ -79,6 +79,7 @@ static bool look_at_links(struct ucx *ucx)
 	bool any = false;
 
 	for (struct link *link = ucx->links; link; link = link->next) {
+		any |= ucx_send_ready(link);
 		any |= take_packets(link);
 		if (link->state == LINK_ASKED && ucx->now_ns - link->since_ns > HANDSHAKE_NS)
 			ucx_link_close(link);
@@ -126,6 +127,9 @@ static bool ucx_arm(struct nupa_carrier *carrier)
 {
 	struct ucx *ucx = ucx_of(carrier);
 
+	for (const struct link *link = ucx->links; link; link = link->next)
+		if (ucx_is_ready(link))
+			return false;
 	return !ucx->returned && !ucx->challenged &&
 	       ucx->api.ucp_worker_arm(ucx->worker) == NUPA_UCS_OK;
 }
@@ -180,6 +184,11 @@ void ucx_free(struct nupa_carrier *carrier)
 const struct nupa_carrier_ops ucx_ops = {
 	.connect = ucx_connect,
 	.send = ucx_send,
+	.window = ucx_window,
+	.unwindow = ucx_unwindow,
+	.unlock = ucx_unlock,
+	.lock = ucx_lock,
+	.put = ucx_put,
 	.close = ucx_close,
 	.progress = ucx_progress,
 	.arm = ucx_arm,

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A sender that ends while the trunk still reads its payloads: its partner gets its messages as
+ * they were sent, or not at all.  The trunks are turned by hand. */
+#include "region/slot_life.h"
+#include "segment/slot/slot.h"
+#include "tests/trunk/two.h"
+
+#include <string.h>
+
+#define LARGE_BYTES 16384u /* put; one part */
+#define SMALL_BYTES 2000u  /* in a packet, in the ring's DMA bytes */
+
+static void turn(struct two *two, uint32_t machine)
+{
+	uint64_t due_ns;
+
+	(void)nupa_trunk_turn(two->machines[machine].trunk, &due_ns);
+}
+
+/* Ends of UC, which takes messages behind lost ones, between which large payloads are put. */
+static struct two *connect(struct end **a, struct end **b)
+{
+	struct end_options options = end_defaults;
+	struct two *two = two_up(false);
+	const uint64_t until_ns = test_now_ns() + WAIT_NS;
+
+	options.type = IBV_QPT_UC;
+	two_connect(two, &options, a, b);
+	for (uint64_t i = 0; !loop_put_bytes(two->loop); i++) {
+		CHECK(test_now_ns() < until_ns);
+		end_post_recv(*b, i, 0, LARGE_BYTES);
+		end_start(*a, IBV_WR_SEND, i, 0, LARGE_BYTES);
+		cq_expect((*a)->send_cq, i, IBV_WC_SUCCESS);
+		cq_expect((*b)->recv_cq, i, IBV_WC_SUCCESS);
+	}
+	two_pause(two, 0);
+	two_pause(two, 1);
+	return two;
+}
+
+static void disconnect(struct two *two, struct end *a, struct end *b)
+{
+	two_resume(two, 0);
+	two_resume(two, 1);
+	pair_close(a, b);
+	two_free(two);
+}
+
+/* Sends what is in the memory from there on. */
+static void send_at(struct end *a, struct end *b, uint32_t at, uint32_t bytes)
+{
+	end_post_recv(b, at, at, bytes);
+	end_start(a, IBV_WR_SEND, at, at, bytes);
+	cq_expect(a->send_cq, at, IBV_WC_SUCCESS);
+}
+
+static void end_sender(struct two *two)
+{
+	CHECK(nupa_fabric_lose_slot(two->machines[0].fabric, two->machines[0].trunk->first));
+}
+
+static void let_packets_go(struct two *two)
+{
+	struct nupa_carrier *carrier = two->machines[0].trunk->carrier;
+
+	loop_slow(two->loop, 0, false);
+	(void)carrier->ops->progress(carrier, 0);
+}
+
+TEST(a_message_behind_one_whose_sender_ended_is_not_taken_for_it)
+{
+	struct end *a, *b;
+	struct two *two = connect(&a, &b);
+	struct ibv_wc wc;
+
+	pattern_fill(a->memory, LARGE_BYTES + SMALL_BYTES, 1);
+	loop_slow(two->loop, 0, true);
+	send_at(a, b, 0, LARGE_BYTES);
+	turn(two, 0);
+	send_at(a, b, LARGE_BYTES, SMALL_BYTES);
+	turn(two, 0);
+	end_sender(two); /* while the first is read */
+	let_packets_go(two);
+	turn(two, 1);
+	for (uint32_t i = 0; i < 1000; i++)
+		CHECK_EQ(nupa_poll_cq(b->recv_cq, 1, &wc), 0);
+	disconnect(two, a, b);
+}
+
+TEST(messages_of_a_sender_that_lives_go_behind_its_puts)
+{
+	struct end *a, *b;
+	struct two *two = connect(&a, &b);
+
+	pattern_fill(a->memory, LARGE_BYTES + SMALL_BYTES, 2);
+	loop_slow(two->loop, 0, true);
+	send_at(a, b, 0, LARGE_BYTES);
+	turn(two, 0);
+	send_at(a, b, LARGE_BYTES, SMALL_BYTES);
+	turn(two, 0);
+	let_packets_go(two);
+	turn(two, 1);
+	cq_expect(b->recv_cq, 0, IBV_WC_SUCCESS);
+	cq_expect(b->recv_cq, LARGE_BYTES, IBV_WC_SUCCESS);
+	CHECK_PATTERN(b->memory, LARGE_BYTES + SMALL_BYTES, 2);
+	disconnect(two, a, b);
+}
