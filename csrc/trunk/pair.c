@@ -164,6 +164,11 @@ static bool send_lines(struct nupa_trunk *trunk, struct nupa_peer *peer, struct 
 	}
 	if (!n)
 		return false;
+	/* Its ring may have been cleared while it was read. */
+	if (!nupa_slot_lives(trunk, pair->from, pair->rx.epoch)) {
+		pair->deaf = true;
+		return false;
+	}
 	record = nupa_out_room(trunk, peer, NUPA_TOLD_LINES, sizeof(*record) + n * sizeof(lines[0]),
 			       true);
 	if (!record) { /* all of it again */

@@ -54,6 +54,20 @@ static void send_at(struct end *a, struct end *b, uint32_t at, uint32_t bytes)
 	cq_expect(a->send_cq, at, IBV_WC_SUCCESS);
 }
 
+/* Another process has taken the slot, and cleared the payloads, but not the lines yet. */
+static void half_clear_sender(struct two *two, const struct end *b)
+{
+	struct nupa_trunk *trunk = two->machines[0].trunk;
+	struct nupa_slot *slot = &trunk->fabric->slots[trunk->first];
+	struct nupa_ring_header *ring = nupa_trunk_ring_of(
+	    trunk, trunk->first, nupa_qpn_slot(&trunk->fabric->geometry, b->self.qpn));
+	const uint64_t claim = nupa_slot_claim(slot);
+
+	nupa_store_release(&slot->claim, claim - NUPA_SLOT_LIVE + NUPA_SLOT_REAPING);
+	memset((uint8_t *)(ring + 1) + TEST_RING_LINES * sizeof(struct nupa_msg), 0,
+	       TEST_DMA_BYTES);
+}
+
 static void end_sender(struct two *two)
 {
 	CHECK(nupa_fabric_lose_slot(two->machines[0].fabric, two->machines[0].trunk->first));
@@ -84,6 +98,23 @@ TEST(a_message_behind_one_whose_sender_ended_is_not_taken_for_it)
 	turn(two, 1);
 	for (uint32_t i = 0; i < 1000; i++)
 		CHECK_EQ(nupa_poll_cq(b->recv_cq, 1, &wc), 0);
+	disconnect(two, a, b);
+}
+
+TEST(a_message_that_was_cleared_while_it_was_read_is_not_sent)
+{
+	struct end *a, *b;
+	struct two *two = connect(&a, &b);
+	struct ibv_wc wc;
+
+	pattern_fill(a->memory, SMALL_BYTES, 3);
+	send_at(a, b, 0, SMALL_BYTES);
+	half_clear_sender(two, b);
+	turn(two, 0);
+	turn(two, 1);
+	for (uint32_t i = 0; i < 1000; i++)
+		CHECK_EQ(nupa_poll_cq(b->recv_cq, 1, &wc), 0);
+	end_sender(two);
 	disconnect(two, a, b);
 }
 
