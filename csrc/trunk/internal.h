@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The trunk, for the files that make it.  One thread runs all of it.
  *
- *   out.c    packets to a machine
- *   tell.c   what has changed here, as records
- *   obey.c   records of other machines, checked, into this copy of the segment
- *   pair.c   rings between a slot here and one elsewhere
- *   put.c    payloads without packets
- *   peer.c   machines: met, known, lost */
+ *   out.c        packets to a machine
+ *   tell.c       the state of this machine, as records
+ *   news.c       what of it has changed
+ *   obey.c       records of other machines, checked, into this copy of the segment
+ *   pair_out.c   rings from a slot here to one elsewhere
+ *   pair_in.c    rings from there to here
+ *   put.c        payloads without packets
+ *   peer.c       machines: met, known, lost */
 #ifndef NUPA_TRUNK_INTERNAL_H
 #define NUPA_TRUNK_INTERNAL_H
 
@@ -123,12 +125,20 @@ void nupa_out_flush(struct nupa_trunk *trunk, struct nupa_peer *peer);
 void nupa_out_sent(struct nupa_trunk *trunk, struct nupa_packet *packet);
 void nupa_out_free(struct nupa_trunk *trunk);
 
-/* tell.c.  What has changed since; true: something had. */
-bool nupa_tell_news(struct nupa_trunk *trunk);
-bool nupa_tell_ports(struct nupa_trunk *trunk);
+/* tell.c.  One record; false: there is no room for it now. */
+bool nupa_tell_slot(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t slot);
+bool nupa_tell_qp(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t slot, uint32_t index);
+bool nupa_tell_contact(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t from,
+		       uint32_t to);
+bool nupa_tell_bound(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t host, uint32_t at);
+bool nupa_tell_port(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t port);
 /* All that a machine has to know, from the beginning; as much of it as there is room for. */
 void nupa_tell_begin(struct nupa_peer *peer);
 bool nupa_tell_more(struct nupa_trunk *trunk, struct nupa_peer *peer);
+
+/* news.c.  What has changed since; true: something had. */
+bool nupa_tell_news(struct nupa_trunk *trunk);
+bool nupa_tell_ports(struct nupa_trunk *trunk);
 /* Our slots, as the trunk begins and ends. */
 void nupa_tell_start(struct nupa_trunk *trunk);
 void nupa_tell_end(struct nupa_trunk *trunk);
@@ -136,29 +146,32 @@ void nupa_tell_end(struct nupa_trunk *trunk);
 /* obey.c.  False: nonsense, or not that machine's to say. */
 bool nupa_obey(struct nupa_trunk *trunk, struct nupa_peer *peer, const struct nupa_told *record);
 
-/* pair.c */
+/* pair_out.c.  Those between two slots; 0: any. */
 void nupa_pair_open_out(struct nupa_trunk *trunk, uint32_t from, uint32_t to);
-bool nupa_pair_open_in(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		       const struct nupa_told_open *record);
-/* Those between two slots; 0: any. */
+struct nupa_pair_out *nupa_pair_find_out(const struct nupa_peer *peer, uint32_t from, uint32_t to);
 void nupa_pair_close_out(struct nupa_trunk *trunk, struct nupa_peer *peer, uint32_t from,
 			 uint32_t to);
-void nupa_pair_close_in(struct nupa_peer *peer, uint32_t from, uint32_t to);
-void nupa_pairs_sweep(struct nupa_trunk *trunk, struct nupa_peer *peer);
+/* Frees what was closed. */
+void nupa_pairs_sweep_out(struct nupa_peer *peer);
 /* True: messages went. */
 bool nupa_pairs_send(struct nupa_trunk *trunk, struct nupa_peer *peer);
 bool nupa_pairs_ready(const struct nupa_trunk *trunk, const struct nupa_peer *peer);
-/* Tells of heads that are due, all of them if a packet goes anyway; when the next is due. */
-uint64_t nupa_pairs_tell_heads(struct nupa_trunk *trunk, struct nupa_peer *peer);
-/* Nothing happened for that long: consumers are looked at less often. */
-void nupa_pairs_slept(struct nupa_peer *peer);
-struct nupa_pair_out *nupa_pair_find_out(const struct nupa_peer *peer, uint32_t from, uint32_t to);
+bool nupa_pair_heads(struct nupa_trunk *trunk, struct nupa_peer *peer,
+		     const struct nupa_told_heads *record);
+
+/* pair_in.c */
+bool nupa_pair_open_in(struct nupa_trunk *trunk, struct nupa_peer *peer,
+		       const struct nupa_told_open *record);
+void nupa_pair_close_in(struct nupa_peer *peer, uint32_t from, uint32_t to);
+void nupa_pairs_sweep_in(struct nupa_trunk *trunk, struct nupa_peer *peer);
 bool nupa_pair_bulk(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		    const struct nupa_told_bulk *record);
 bool nupa_pair_lines(struct nupa_trunk *trunk, struct nupa_peer *peer,
 		     const struct nupa_told_lines *record);
-bool nupa_pair_heads(struct nupa_trunk *trunk, struct nupa_peer *peer,
-		     const struct nupa_told_heads *record);
+/* Tells of heads that are due, all of them if a packet goes anyway; when the next is due. */
+uint64_t nupa_pairs_tell_heads(struct nupa_trunk *trunk, struct nupa_peer *peer);
+/* Nothing happened for that long: consumers are looked at less often. */
+void nupa_pairs_slept(struct nupa_peer *peer);
 
 /* put.c.  Sends a payload by the carrier's put, with those beside it; false: not now. */
 bool nupa_put(struct nupa_trunk *trunk, struct nupa_peer *peer, struct nupa_pair_out *pair,

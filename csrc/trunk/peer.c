@@ -389,6 +389,7 @@ void nupa_peers_end(struct nupa_trunk *trunk)
 		if (i != trunk->machine) {
 			nupa_peer_lose(trunk, &trunk->peers[i], "this trunk ends",
 				       NUPA_MACHINE_DOWN);
-			nupa_pairs_sweep(trunk, &trunk->peers[i]);
+			nupa_pairs_sweep_out(&trunk->peers[i]);
+			nupa_pairs_sweep_in(trunk, &trunk->peers[i]);
 		}
 }

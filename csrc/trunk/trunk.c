@@ -69,7 +69,8 @@ bool nupa_trunk_turn(struct nupa_trunk *trunk, uint64_t *due_ns)
 			due = at_ns < due ? at_ns : due;
 		}
 		nupa_out_flush(trunk, peer);
-		nupa_pairs_sweep(trunk, peer);
+		nupa_pairs_sweep_out(peer);
+		nupa_pairs_sweep_in(trunk, peer);
 	}
 	*due_ns = due;
 	return busy;
