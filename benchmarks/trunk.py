@@ -70,6 +70,27 @@ def _gb_per_s(operation: Operation, size: int, count: int) -> Callable[[Bench], 
     return measure
 
 
+def _trunks_s(lab: Cluster) -> float:
+    """Returns the processor time of the trunks so far."""
+    return sum(
+        int((task / "schedstat").read_text().split()[0]) / 1e9
+        for machine in lab.machines
+        for trunk in machine.trunks()
+        for task in Path(f"/proc/{trunk.pid}/task").iterdir()
+    )
+
+
+def _cpu_s_per_gb(operation: Operation, size: int, count: int) -> Callable[[Bench], float]:
+    def measure(bench: Bench) -> float:
+        lab = bench.machines.get(_joined)
+        options = ("-s", str(size), "-n", bench.iterations(count))
+        before_s = _trunks_s(lab)
+        _perftest(bench, operation, "bw", *options)
+        return (_trunks_s(lab) - before_s) / (size * int(options[-1]) / 1e9)
+
+    return measure
+
+
 def _ucx(bench: Bench, test: ucx.Test, size: int, count: int, *options: str) -> ucx.Result:
     lab = bench.machines.get(_joined)
     place = ucx.by_tcp(lab[0].space, lab[1].space)
@@ -91,6 +112,8 @@ def _wake_up_us(bench: Bench) -> float:
     )
 
 
+#: With UCX's test of the same kind.
+_OPERATIONS: tuple[tuple[Operation, ucx.Test], ...] = (("write", "ucp_put_bw"), ("send", "tag_bw"))
 #: Names, bytes, iterations.
 _BULK = (("64 KiB", 1 << 16, 20_000), ("1 MiB", 1 << 20, 2_000))
 
@@ -136,7 +159,17 @@ CASES = (
             f"UCX over tcp, {test}",
             _ucx_gb_per_s(test, size, count),
         )
-        for operation, test in (("write", "ucp_put_bw"), ("send", "tag_bw"))
+        for operation, test in _OPERATIONS
+        for name, size, count in _BULK
+    ),
+    *(
+        Case(
+            f"trunk: ib_{operation}_bw {name}, both trunks' CPU time",
+            "s/GB",
+            None,
+            _cpu_s_per_gb(operation, size, count),
+        )
+        for operation, _ in _OPERATIONS
         for name, size, count in _BULK
     ),
 )
