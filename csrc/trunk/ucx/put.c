@@ -2,6 +2,9 @@
  * Bytes into another machine's memory, by UCX.  A packet behind them waits until a flush says that
  * they are there, and so do the packets behind it.
  *
+ * Nothing lands behind the end of a connection: UCX closes the sockets by the next progress, and a
+ * ring opens again only by packets of the next connection.
+ *
  * Over TCP alone: an adapter would go on to write to the pages that an arena had when it was
  * registered, while processes come and go. */
 #include "trunk/ucx/internal.h"
