@@ -93,7 +93,27 @@ class TrunkDirector(Director):
     def _is_excused(self, link: Link, status: int) -> bool:
         if status == LOST and self._may_lose(link):
             return True
-        return status in (RETRY_EXC_ERR, WR_FLUSH_ERR, LOST) and self._may_end(link)
+        if status in (RETRY_EXC_ERR, WR_FLUSH_ERR, LOST) and self._may_end(link):
+            return True
+        self._explain(link)
+        return False
+
+    def _explain(self, link: Link) -> None:
+        """Says what ways there were lately, and what the trunks saw of each other."""
+        now_ns = time.monotonic_ns()
+        self._say(f"  {self._describe(link)}: made {(link.made_ns - now_ns) / SECOND:.3f} s")
+        for outage in self._outages[-4:]:
+            to_s = "now" if outage.to_ns is None else f"{(outage.to_ns - now_ns) / SECOND:.3f} s"
+            what = "was ended" if outage.ending else "was to go on"
+            from_s = (outage.from_ns - now_ns) / SECOND
+            self._say(f"  way of {sorted(outage.sites)}: none {from_s:.3f} s to {to_s}, {what}")
+        for machine in self._lab.machines:
+            for seen in machine.ls()["machines"]:
+                since_s = seen["since_ns"] / SECOND - time.time()
+                self._say(
+                    f"  {machine.name} sees {seen['name']} {seen['state']} since {since_s:.3f} s, "
+                    f"lost {seen['losses']} times, refused {seen['refused']}"
+                )
 
     def _lose_way(self, link: Link) -> None:
         """Expects the other end to be told, too."""
