@@ -13,7 +13,7 @@ import pytest
 
 from tests.system.upper import nvme
 
-from . import programs
+from . import programs, verbs
 from .machine import BOOT_S, PLAIN, Machine, booted
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1500)]
@@ -48,3 +48,17 @@ def test_an_initiator_outlives_its_target(machine: Machine) -> None:
     assert outcome.ok, outcome.describe()
     assert re.search(r"Input/output error after [\d.]+ s\nequal\n", outcome.stdout)
     assert machine.warnings(INITIATOR) == machine.warnings(TARGET) == []
+
+
+def test_an_initiator_that_stood_still_ends_its_connection(machine: Machine) -> None:
+    """Its kernel was declared dead: its requests are flushed, and its queue pairs drain."""
+    machine.plain(TARGET, _role("target"), deadline_s=STEP_S)
+    loser = machine.start(INITIATOR, [*PLAIN, *_role("loser")])
+    machine.until(lambda: loser.has_said("begun"), loser, STEP_S)
+    with verbs.standing_still(machine, INITIATOR):
+        pass
+    outcome = machine.wait(loser, STEP_S)
+    assert outcome.ok, outcome.describe()
+    assert re.fullmatch(r"begun\nInput/output error after [\d.]+ s\n", outcome.stdout)
+    assert machine.warnings(INITIATOR) == machine.warnings(TARGET) == []
+    verbs.run(machine, INITIATOR, "unload", "nvme_rdma", "nupa_rdma", "nupa_net", "nupa_core")

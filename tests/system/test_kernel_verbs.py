@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -35,12 +34,6 @@ PERFTEST = [
 def machine() -> Iterator[Machine]:
     with verbs.booted_for_programs() as machine:
         yield machine
-
-
-def _attached(machine: Machine) -> list[str]:
-    """Returns the hosts whose kernels are attached."""
-    shown = machine.nupa("show", "--fabric", machine.name).stdout
-    return [line.split()[2] for line in shown.splitlines() if " nupa_core " in line]
 
 
 @pytest.fixture(autouse=True)
@@ -118,13 +111,8 @@ def test_hostile_queues_end_their_queue_pair_alone(machine: Machine) -> None:
 def test_a_kernel_that_stood_still_attaches_again_by_loading_the_modules(
     machine: Machine,
 ) -> None:
-    meanwhile = machine.start("host0", ["sleep", "600"])
-    machine.signal("host1", signal.SIGSTOP)
-    try:
-        machine.until(lambda: _attached(machine) == ["host0"], meanwhile)
-    finally:
-        machine.signal("host1", signal.SIGCONT)
-        machine.end(meanwhile)
+    with verbs.standing_still(machine, "host1"):
+        pass
     verbs.run(machine, "host1", "cycle", "1")
     verbs.pingpong(machine, GUESTS, GUESTS, "ibv_rc_pingpong", "-c")
 

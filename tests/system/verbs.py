@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,26 @@ def booted_for_programs() -> Iterator[Machine]:
         for host in machine.hosts:
             run(machine, host, "load", "ib_uverbs", "rdma_ucm")
         yield machine
+
+
+def attached(machine: Machine) -> list[str]:
+    """Returns the hosts whose kernels are attached."""
+    shown = machine.nupa("show", "--fabric", machine.name).stdout
+    return [line.split()[2] for line in shown.splitlines() if " nupa_core " in line]
+
+
+@contextmanager
+def standing_still(machine: Machine, host: str) -> Iterator[None]:
+    """Stops one of two guests until its kernel is declared dead; it goes on afterwards."""
+    others = [each for each in machine.hosts if each != host]
+    meanwhile = machine.start(others[0], ["sleep", "600"])
+    machine.signal(host, signal.SIGSTOP)
+    try:
+        machine.until(lambda: attached(machine) == others, meanwhile)
+        yield
+    finally:
+        machine.signal(host, signal.SIGCONT)
+        machine.end(meanwhile)
 
 
 def run(machine: Machine, host: str, role: str, *arguments: str) -> str:

@@ -21,7 +21,9 @@ struct nupa_card {
 int nupa_context_cmd_fd(const struct nupa_engine *engine, const char **call);
 int nupa_card_read(int fd, struct nupa_card *card); /* 0 or EINVAL */
 
-/* poll.c: an empty poll runs the engine. */
+/* poll.c: completions that are there, without running the engine; how many. */
+int nupa_cq_take(struct nupa_cq *cq, int num_entries, struct ibv_wc *wc);
+/* An empty poll runs the engine. */
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq);
 
 /* device.c */

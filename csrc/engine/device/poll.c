@@ -195,7 +195,7 @@ void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq)
 		poll_idle(engine);
 }
 
-static int take(struct nupa_cq *cq, int num_entries, struct ibv_wc *wc)
+int nupa_cq_take(struct nupa_cq *cq, int num_entries, struct ibv_wc *wc)
 {
 	int n = 0;
 
@@ -227,7 +227,7 @@ static int poll_in_lane(struct nupa_engine *engine, struct nupa_cq *cq, int num_
 	if (!nupa_lane_enter(engine, lane))
 		return -1;
 	if (likely(cq->lane == lane && !cq->notes && !cq->overrun)) {
-		n = take(cq, num_entries, wc);
+		n = nupa_cq_take(cq, num_entries, wc);
 		idle = !n && nupa_engine_is_idle(engine);
 	}
 	nupa_lock_leave();
@@ -255,7 +255,7 @@ int nupa_poll_cq(struct ibv_cq *ibv, int num_entries, struct ibv_wc *wc)
 	}
 	if (cq->head == cq->tail)
 		nupa_cq_drive(engine, cq);
-	n = take(cq, num_entries, wc);
+	n = nupa_cq_take(cq, num_entries, wc);
 	if (unlikely(n > 0 && cq->notes & NUPA_CQ_RECORDED))
 		nupa_record_taken(engine->recorder, cq, cq->head - (uint64_t)n);
 	if (unlikely(n == 0 && cq->overrun))

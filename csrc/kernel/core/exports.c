@@ -14,6 +14,10 @@
 
 EXPORT_SYMBOL_GPL(nupa_errno);
 EXPORT_SYMBOL_GPL(nupa_kernel_halted);
+EXPORT_SYMBOL_GPL(nupa_halted_poll_cq);
+EXPORT_SYMBOL_GPL(nupa_halted_req_notify_cq);
+EXPORT_SYMBOL_GPL(nupa_halted_post);
+EXPORT_SYMBOL_GPL(nupa_halted_forget_qp);
 EXPORT_SYMBOL_GPL(nupa_qp_has_faults);
 EXPORT_SYMBOL_GPL(nupa_reserve_pledge);
 EXPORT_SYMBOL_GPL(nupa_reserve_redeem);

@@ -20,6 +20,17 @@ int nupa_kernel_port_prepare(void); /* 0 or -errno */
  * engine must not run any more, as there is no private copy of the memory to go on with.  What it
  * has stays allocated.  Set with the engine's lock. */
 extern bool nupa_kernel_halted;
+
+/* halted.c: verbs of a kernel that is halted, whose queue pairs are in error.  With the engine's
+ * lock: they are from now on. */
+void nupa_kernel_halt(struct nupa_engine *engine);
+int nupa_halted_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+void nupa_halted_req_notify_cq(struct ibv_cq *cq);
+/* A request or receive is flushed. */
+void nupa_halted_post(struct ibv_qp *qp, uint64_t wr_id, bool receive);
+/* No completion and no event leads to its user any more. */
+void nupa_halted_forget_qp(struct ibv_qp *qp);
+
 void nupa_kernel_port_forget(void);
 
 /* events.c: a completion queue that was armed has a completion; an asynchronous event.  Both are

@@ -298,6 +298,7 @@ static void stand_down(struct nupa_engine *engine)
 			  "the modules again");
 	nupa_engine_lock(engine);
 	nupa_store_release(&nupa_kernel_halted, true);
+	nupa_kernel_halt(engine);
 	for (struct nupa_list *at = engine->contexts.next; at != &engine->contexts; at = at->next)
 		nupa_event_raise(container_of(at, struct nupa_context, link), &event);
 	nupa_net_fenced(engine);

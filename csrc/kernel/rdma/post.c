@@ -93,12 +93,14 @@ int rdma_post_send_op(struct ib_qp *ib, const struct ib_send_wr *wr, const struc
 {
 	int error = 0;
 
-	if (rdma_is_halted()) {
-		*bad = wr;
-		return -EIO;
-	}
+	*bad = wr;
 	if (qp_of(ib)->user)
-		return user_post_send(qp_of(ib));
+		return rdma_is_halted() ? -EIO : user_post_send(qp_of(ib));
+	if (rdma_is_halted()) {
+		for (; wr; wr = wr->next)
+			nupa_halted_post(qp_of(ib)->own, wr->wr_id, false);
+		return 0;
+	}
 	for (; wr; wr = wr->next) {
 		struct ibv_send_wr own, *refused;
 
@@ -116,8 +118,9 @@ int rdma_post_send_op(struct ib_qp *ib, const struct ib_send_wr *wr, const struc
 int rdma_post_recv_op(struct ib_qp *ib, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad)
 {
 	if (rdma_is_halted()) {
-		*bad = wr;
-		return -EIO;
+		for (; wr; wr = wr->next)
+			nupa_halted_post(qp_of(ib)->own, wr->wr_id, true);
+		return 0;
 	}
 	for (; wr; wr = wr->next) {
 		struct ibv_recv_wr own = rdma_recv_wr(wr), *refused;

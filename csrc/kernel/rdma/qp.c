@@ -116,8 +116,9 @@ int rdma_modify_qp_op(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struc
 	uint32_t host;
 	int error;
 
+	/* It is there: who drains it goes on. */
 	if (rdma_is_halted())
-		return -EIO;
+		return mask & IB_QP_STATE && attr->qp_state == IB_QPS_ERR ? 0 : -EIO;
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
 	/* A path of its own to fall back to is none of RoCE's. */
@@ -184,13 +185,17 @@ int rdma_query_qp_op(struct ib_qp *ib, struct ib_qp_attr *attr, int mask,
 
 int rdma_destroy_qp_op(struct ib_qp *ib, struct ib_udata *udata)
 {
-	int error;
+	int error = 0;
 
-	if (ib->qp_type == IB_QPT_GSI && !rdma_is_halted())
-		publish_gsi(ib, NUPA_GSI_NONE);
-	nupa_reserve_pledge();
-	error = rdma_is_halted() ? 0 : -nupa_destroy_qp(qp_of(ib)->own);
-	nupa_reserve_redeem();
+	if (rdma_is_halted()) {
+		nupa_halted_forget_qp(qp_of(ib)->own);
+	} else {
+		if (ib->qp_type == IB_QPT_GSI)
+			publish_gsi(ib, NUPA_GSI_NONE);
+		nupa_reserve_pledge();
+		error = -nupa_destroy_qp(qp_of(ib)->own);
+		nupa_reserve_redeem();
+	}
 	if (!error)
 		user_qp_free(qp_of(ib));
 	return error;
