@@ -200,13 +200,15 @@ struct nupa_wqe {
 	uint8_t by_message;   /* went so once, and so it goes again: retry.c I6 */
 	uint8_t pulled;       /* a SEND whose receiver fetches it */
 	uint8_t pad;
-	uint32_t part_bytes; /* of each part but the last, where it goes in parts; of a READ by a
-			      * wire: up to where it was asked for */
-	union {
-		struct ibv_sge sge[1];
-		uint8_t inline_data[1];
-	};
+	uint32_t part_bytes;  /* of each part but the last, where it goes in parts; of a READ by a
+			       * wire: up to where it was asked for */
+	struct ibv_sge sge[]; /* or inline data */
 };
+
+static inline uint8_t *nupa_wqe_inline(const struct nupa_wqe *wqe)
+{
+	return (uint8_t *)(uintptr_t)wqe->sge;
+}
 
 struct nupa_sq {
 	uint8_t *ring;

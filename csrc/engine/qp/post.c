@@ -46,7 +46,7 @@ static int fill_local(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct ibv
 	for (int i = 0; i < wr->num_sge; i++) {
 		/* man ibv_post_send: inline data may be gone when the call returns, and lkeys do
 		 * not count. */
-		if (nupa_copy(wqe->inline_data + bytes, (void *)(uintptr_t)wr->sg_list[i].addr,
+		if (nupa_copy(nupa_wqe_inline(wqe) + bytes, (void *)(uintptr_t)wr->sg_list[i].addr,
 			      wr->sg_list[i].length))
 			return EFAULT;
 		bytes += wr->sg_list[i].length;

@@ -77,7 +77,7 @@ static inline bool express_built(struct nupa_qp *qp)
 	if (builder->next != builder->first + 1 || !qp->steady_tx)
 		return false;
 	if (wqe->flags & IBV_SEND_INLINE)
-		request.local = wqe->inline_data;
+		request.local = nupa_wqe_inline(wqe);
 	else if (wqe->n_sge == 1)
 		request.sge = wqe->sge;
 	else
@@ -244,7 +244,7 @@ static void wr_atomic_write(struct ibv_qp_ex *ibv, uint32_t rkey, uint64_t remot
 
 	if (!wqe)
 		return;
-	memcpy(wqe->inline_data, atomic_wr, sizeof(uint64_t)); /* a WQE has room for an SGE */
+	memcpy(nupa_wqe_inline(wqe), atomic_wr, sizeof(uint64_t)); /* a WQE has room for an SGE */
 	wqe->flags |= IBV_SEND_INLINE;
 	wqe->length_bytes = sizeof(uint64_t);
 }
@@ -316,7 +316,7 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibv, size_t num_buf,
 			fail(qp, ENOMEM);
 			return;
 		}
-		if (nupa_copy(wqe->inline_data + bytes, buf_list[i].addr, buf_list[i].length)) {
+		if (nupa_copy(nupa_wqe_inline(wqe) + bytes, buf_list[i].addr, buf_list[i].length)) {
 			fail(qp, EFAULT);
 			return;
 		}
@@ -336,7 +336,7 @@ static void wr_set_inline_data(struct ibv_qp_ex *ibv, void *addr, size_t length)
 		wr_set_inline_data_list(ibv, 1, &buf);
 		return;
 	}
-	if (nupa_copy(wqe->inline_data, addr, length)) { /* fits: create_qp */
+	if (nupa_copy(nupa_wqe_inline(wqe), addr, length)) { /* fits: create_qp */
 		fail(qp, EFAULT);
 		return;
 	}

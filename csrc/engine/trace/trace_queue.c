@@ -35,7 +35,7 @@ static void put_wqe(struct nupa_qp *qp, uint64_t index, uint64_t now_ns)
 		.qkey = ud ? wqe->qkey : 0,
 		.srqn = qp->xrc ? wqe->dest_qpn : 0,
 	};
-	memcpy(body + 1, wqe->inline_data, data_bytes);
+	memcpy(body + 1, nupa_wqe_inline(wqe), data_bytes);
 	record->data_bytes = data_bytes;
 	record->transfer = NUPA_TRANSFER(qp->ibv.qp_num, index);
 	nupa_trace_end(qp->engine);

@@ -59,7 +59,7 @@ static inline bool nupa_express_send(struct nupa_qp *qp, const struct nupa_expre
 	wqe->length_bytes = wqe->moved_bytes = bytes;
 	wqe->first_psn = wqe->last_psn = qp->next_psn;
 	wqe->data_placed = 0;
-	if (unlikely(!nupa_guard_copy_small(wqe->inline_data, request->local, bytes) ||
+	if (unlikely(!nupa_guard_copy_small(nupa_wqe_inline(wqe), request->local, bytes) ||
 		     !nupa_guard_copy_small(msg->data, request->local, bytes)))
 		return false;
 	nupa_request_fill(qp, msg, NUPA_OP_SEND,

@@ -51,7 +51,7 @@ static bool stage(struct nupa_qp *qp, const struct nupa_express *request, struct
 	fill_wqe(qp, request, wqe);
 	wqe->moved_bytes = wqe->part_bytes = bytes;
 	if (!request->sge)
-		memcpy(wqe->inline_data, request->local, bytes);
+		memcpy(nupa_wqe_inline(wqe), request->local, bytes);
 	fill_line(qp, request, msg, NUPA_F_DMA, bytes);
 	msg->offset_bytes = 0;
 	nupa_channel_put(channel, msg, bytes);

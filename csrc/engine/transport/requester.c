@@ -51,7 +51,7 @@ static bool send_pull(struct nupa_qp *qp, struct nupa_wqe *wqe, const struct nup
 /* A SEND whose payload fits into the line itself. */
 static bool send_line(struct nupa_qp *qp, struct nupa_wqe *wqe, uint64_t index)
 {
-	const uint8_t *from = wqe->inline_data;
+	const uint8_t *from = nupa_wqe_inline(wqe);
 	struct nupa_span spans[NUPA_SGE_MAX];
 	uint32_t n_spans = 1;
 	struct nupa_msg *msg;

@@ -334,7 +334,7 @@ bool nupa_sq_local_spans(struct nupa_qp *qp, struct nupa_wqe *wqe, struct nupa_s
 	int access = nupa_is_fetching_op(wqe->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
 
 	if (wqe->flags & IBV_SEND_INLINE) {
-		spans[0] = (struct nupa_span){ wqe->inline_data, wqe->length_bytes };
+		spans[0] = (struct nupa_span){ nupa_wqe_inline(wqe), wqe->length_bytes };
 		*n_spans = 1;
 		return true;
 	}
