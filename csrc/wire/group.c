@@ -4,10 +4,10 @@
  *   G1  A socket that is bound is the last, and the last takes the place of one that is closed
  *       (net/core/sock_reuseport.c).  The keeper holds a duplicate of each, so that it decides when
  *       one is closed.
- *   G2  The process, or a child of it, may hold a socket still.  Then it stays in the group, without
- *       packets, until /proc/net/udp shows it no more.
- *   G3  As long as k sockets may go at any time, the last k may change places: their packets go to
- *       the keeper, which passes them on (steer.c). */
+ *   G2  The process, or a child of it, may hold a socket still.  Then it stays in the group,
+ *       without packets, until /proc/net/udp shows it no more.
+ *   G3  As long as k sockets may go at any time, the last k may change places: their packets go
+ *       to the keeper, which passes them on (steer.c). */
 #include "wire/keeper_internal.h"
 
 #include <stdio.h>

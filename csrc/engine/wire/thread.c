@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define SUPERVISE_NS 1000000 /* how soon the thread sees that the program polls no more */
-#define JOIN_MS 1000          /* how often a keeper is asked whose queue is full */
+#define JOIN_MS 1000         /* how often a keeper is asked whose queue is full */
 #define SPIN_NS 50000u       /* after what came: to be woken costs the sender some microseconds */
 
 /* Returns how many messages were handled: acknowledgements of them are due with the next turn. */
