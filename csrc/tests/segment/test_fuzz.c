@@ -10,6 +10,7 @@
 #include "tests/support/secret.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -18,6 +19,7 @@
 #define POLL_NS UINT64_C(3000000)
 #define ATTACK_NS UINT64_C(20000000)
 #define FINISH_NS UINT64_C(30000000000)
+#define TABLES_EVERY 4096u /* writes: the tables are as they were at first */
 
 /* Counts of what was asked for and of what was done. */
 struct tally {
@@ -151,8 +153,11 @@ static void live(struct nupa_fabric *fabric, enum nupa_mover mover, uint64_t see
 static void fuzz(struct nupa_fabric *fabric, uint64_t seed)
 {
 	const struct nupa_superblock *sb = &fabric->geometry;
+	uint8_t *tables = malloc(sb->slots_off);
 	uint64_t random = seed;
 
+	CHECK(tables);
+	memcpy(tables, fabric->sb, sb->slots_off);
 	for (;;) {
 		uint32_t slot = 1 + (uint32_t)(test_random(&random) % (sb->n_slots - 1));
 		uint32_t what = (uint32_t)(test_random(&random) % 1024);
@@ -169,9 +174,12 @@ static void fuzz(struct nupa_fabric *fabric, uint64_t seed)
 			scribble_hazard(fabric, slot, &random);
 		else
 			scribble_in_arena(fabric, slot, &random);
-		/* Something has to go well in between. */
+		/* Something has to go well in between.  Nobody else mends the tables: a host that
+		 * has become a wire's stays one. */
 		if (test_random(&random) % 64 == 0)
 			usleep((useconds_t)(test_random(&random) % 2000));
+		if (test_random(&random) % TABLES_EVERY == 0)
+			memcpy(fabric->sb, tables, sb->slots_off);
 	}
 }
 
