@@ -17,7 +17,16 @@ import pytest
 from nupa.fabric import NupaError
 from nupa.vm.boot import boot
 
+from .kernel import PATIENCE
 from .machine import Machine
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items if PATIENCE != 1 else ():
+        limit = item.get_closest_marker("timeout")
+        if limit:
+            item.add_marker(pytest.mark.timeout(limit.args[0] * PATIENCE))
 
 
 @pytest.fixture(scope="session", autouse=True)

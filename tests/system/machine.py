@@ -25,6 +25,8 @@ from nupa.base.process import find_all
 from nupa.programs.pair import Program, ProgramOutcome
 from tests.programs.users import User, ourselves
 
+from .kernel import PATIENCE
+
 #: Of a command in a guest that runs alone; what takes longer hangs.
 DEADLINE_S = 60.0
 #: Of a guest's start: 10 s, or more where the cores are shared.
@@ -41,7 +43,11 @@ _DEFECTS = (
     "blocked for more than",
     "detected stall",
     "detected expedited stalls",
+    "UBSAN",
+    "non-static key",  # lockdep of a lock that was not made
+    "locking correctness validator",  # lockdep says that it ends
 )
+_REPORT_LINES = 60
 _PORTS = itertools.count(20000)
 
 
@@ -87,7 +93,7 @@ class Machine:
 
     def up(self) -> None:
         """Boots the guests.  StallError: one did not come up."""
-        boot = f"{BOOT_S:g}"
+        boot = f"{BOOT_S * PATIENCE:g}"
         outcome = self.nupa("vm", "up", *self._options, "--timeout", boot, deadline_s=2 * BOOT_S)
         if not outcome.ok:
             raise StallError(outcome.describe())
@@ -119,6 +125,7 @@ class Machine:
 
     def wait(self, program: Program, deadline_s: float = DEADLINE_S) -> ProgramOutcome:
         """Waits for its end.  StallError: it does not come."""
+        deadline_s *= PATIENCE
         if not select.select([program.pidfd], [], [], deadline_s)[0]:
             program.kill(f"was killed: not done after {deadline_s:g} s")
             raise StallError(program.outcome().describe())
@@ -146,9 +153,12 @@ class Machine:
         return self.run(host, [*PLAIN, *command], deadline_s=deadline_s)
 
     def warnings(self, host: str) -> list[str]:
-        """Returns the kernel's lines of defects that it has noticed."""
+        """Returns the kernel's lines of defects that it has noticed; prints what follows them."""
         log = self.run(host, ["dmesg"]).stdout.splitlines()
-        return [line for line in log if any(word in line for word in _DEFECTS)]
+        found = [at for at, line in enumerate(log) if any(word in line for word in _DEFECTS)]
+        for at in found:
+            print("\n".join([host, *log[at : at + _REPORT_LINES]]))
+        return [log[at] for at in found]
 
     def start(self, host: str, command: Sequence[str]) -> Program:
         """Starts *command* on *host*; it is ended with the machine, or by end()."""
@@ -185,6 +195,7 @@ class Machine:
         self, what: Callable[[], bool], program: Program, deadline_s: float = DEADLINE_S
     ) -> None:
         """Waits until *what* is true while *program* runs.  StallError: it does not come true."""
+        deadline_s *= PATIENCE
         end_s = time.monotonic() + deadline_s
         while not what():
             assert program.running, program.outcome().describe()
@@ -240,7 +251,8 @@ class Machine:
         os.close(pidfd)
 
     def start_again(self, host: str) -> None:
-        self.nupa("vm", "start", host, deadline_s=2 * BOOT_S).check()
+        boot = ("--timeout", f"{BOOT_S * PATIENCE:g}")
+        self.nupa("vm", "start", host, *boot, deadline_s=2 * BOOT_S).check()
 
     def consoles(self) -> str:
         """Returns the text of the guests' consoles."""

@@ -11,6 +11,7 @@ import pytest
 from tests.programs.needs import needs
 
 from . import verbs
+from .kernel import PATIENCE
 from .machine import PLAIN, Machine, new_port
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -98,7 +99,7 @@ def test_rdma_statistic_shows_the_counters(machine: Machine) -> None:
 
 
 def test_an_idle_kernel_attachment_takes_little_of_a_processor(machine: Machine) -> None:
-    assert float(verbs.run(machine, "host1", "idle")) < IDLE_MAX
+    assert float(verbs.run(machine, "host1", "idle")) < IDLE_MAX * PATIENCE
 
 
 def test_hostile_queues_end_their_queue_pair_alone(machine: Machine) -> None:

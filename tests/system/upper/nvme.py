@@ -14,15 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[3]))
-from tests.system.kernel import insert, load, unload
+from tests.system.kernel import PATIENCE, insert, load, unload
 
 ADDRESS, PORT, NQN = "10.0.0.1", "4420", "nupa"
 #: Of the namespace: a target that starts anew has the one that initiators know.
 _UUID = "5a7e2c11-0b3f-4f0e-9a53-6e7570610001"
 _NVMET = Path("/sys/kernel/config/nvmet")
 _BYTES, _STEP = 8 << 20, 128 << 10
-_DEADLINE_S = 30.0
-_RECONNECT_S = 600.0  # another guest boots meanwhile
+_DEADLINE_S = 30.0 * PATIENCE
+_RECONNECT_S = 600.0 * PATIENCE  # another guest boots meanwhile
 #: An I/O error comes 2 s after the loss of the target, and connecting goes on without end.
 _PATIENCE = "reconnect_delay=1,fast_io_fail_tmo=2,ctrl_loss_tmo=-1,keep_alive_tmo=5"
 
