@@ -99,9 +99,8 @@ def initiator() -> None:
     disconnect(controller)
 
 
-def survivor() -> None:
-    """Writes until the target is gone, and compares once another one is there."""
-    controller, disk = connect(_PATIENCE)
+def _write_in_vain(disk: Path) -> None:
+    """Writes until that fails."""
     block = mmap.mmap(-1, _STEP)
     descriptor = os.open(disk, os.O_RDWR | os.O_DIRECT)
     print("begun", flush=True)
@@ -113,6 +112,12 @@ def survivor() -> None:
     except OSError as error:
         print(f"{error.strerror} after {time.monotonic() - began_s:.1f} s", flush=True)
     os.close(descriptor)
+
+
+def survivor() -> None:
+    """Writes until the target is gone, and compares once another one is there."""
+    controller, disk = connect(_PATIENCE)
+    _write_in_vain(disk)
     state = controller / "state"
     _await(lambda: state.read_text() == "live\n", "not connected again", _RECONNECT_S)
     _compare(disk)
@@ -120,6 +125,14 @@ def survivor() -> None:
     disconnect(controller)
 
 
+def loser() -> None:
+    """Writes until the device is of no use, and ends the connection."""
+    controller, disk = connect(_PATIENCE)
+    _write_in_vain(disk)
+    disconnect(controller)
+    _await(lambda: not controller.exists(), "the controller is left")
+
+
 if __name__ == "__main__":
-    roles = {"target": target, "initiator": initiator, "survivor": survivor}
+    roles = {"target": target, "initiator": initiator, "survivor": survivor, "loser": loser}
     roles[sys.argv[1]]()
