@@ -139,7 +139,9 @@ TEST(a_read_is_answered_again_while_a_send_is_on_its_way)
 	wired_open(&wired, &options, 4096);
 	qp = container_of(wired.end_b->qp, struct nupa_qp, ibv);
 	end_post_recv(wired.end_b, 2, 0, 4096);
+	nupa_engine_lock(qp->engine);
 	read.psn = qp->expected_psn;
+	nupa_engine_unlock(qp->engine);
 	read.reth.raddr = (uintptr_t)wired.end_b->memory;
 	read.reth.rkey = wired.end_b->mr->rkey;
 	read.reth.total_bytes = 10000;
