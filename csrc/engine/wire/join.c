@@ -9,11 +9,9 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#define ASK_PATIENCE_US 100000 /* of a queue of other processes that ask */
 #define RECEIVE_BYTES (4 << 20)
 
 /* The welcome, and the sockets beside it: UDP, packet; 0 or -errno. */
@@ -49,7 +47,7 @@ static int take_welcome(struct nupa_wire *wire)
 	return wire->udp < 0 && !wire->frames ? -EPROTO : 0;
 }
 
-/* Says hello: 0 or -errno. */
+/* Says hello: 0, -EAGAIN: so many others ask, or another -errno. */
 static int ask(struct nupa_wire *wire)
 {
 	const struct nupa_engine *engine = wire->engine;
@@ -57,17 +55,15 @@ static int ask(struct nupa_wire *wire)
 					       .version = NUPA_WIRE_VERSION,
 					       .slot = engine->slot_index,
 					       .epoch = engine->epoch };
-	const struct timeval patience = { .tv_usec = ASK_PATIENCE_US };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd, error;
 
 	_Static_assert(sizeof(address.sun_path) >= NUPA_WIRE_SOCKET_BYTES, "a path fits");
 	memcpy(address.sun_path, wire->entry->socket, NUPA_WIRE_SOCKET_BYTES);
 	address.sun_path[NUPA_WIRE_SOCKET_BYTES - 1] = 0;
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) ||
 	    send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) < 0) {
 		error = -errno;
