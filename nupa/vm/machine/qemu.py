@@ -19,6 +19,7 @@ CXL_AS_RAM = (11,)
 _VOLATILE_CXL = (8, 1)
 _RECONNECT_MS = (9, 2)
 _RECONNECT_S = (8, 0)
+_FAST_STOSB = (8, 0)  # the first with "fsrs", which its processor `max` has
 #: In an older QEMU, a client of `-netdev stream` does not reconnect to its server.
 NETWORK_HEALS = _RECONNECT_S
 #: The tag of the machine's own file system (csrc/guest).
@@ -118,10 +119,7 @@ def _machine(
         # work between processes.
         _option("-accel", "tcg", thread="multi"),
         _option("-smp", "1", maxcpus=2),
-        # A guest that sees a hypervisor refuses to commit a CXL region.  One that sees fast string
-        # instructions copies by "rep movsb", which emulation executes byte by byte: a tenth of the
-        # rate of any other copy.
-        _option("-cpu", "max", hypervisor="off", erms="off", fsrm="off"),
+        _processor(boot.qemu_version),
         _option("-m", _size(topology.guests.ram_bytes)),
         QemuOption("-kernel", str(boot.kernel)),
         QemuOption("-initrd", str(boot.initramfs)),
@@ -130,6 +128,19 @@ def _machine(
         _option("-chardev", "file", id="console", path=place.log(host), append="on"),
         _option("-serial", "chardev:console"),
     ]
+
+
+def _processor(version: tuple[int, ...]) -> QemuOption:
+    """Returns a processor without fast string instructions.
+
+    A guest that sees them copies by "rep movsb" and clears by "rep stosb", which emulation executes
+    byte by byte: a tenth of the rate of other instructions.  One that sees a hypervisor refuses to
+    commit a CXL region.
+    """
+    absent = ["hypervisor", "erms", "fsrm"]
+    if version >= _FAST_STOSB:
+        absent.append("fsrs")
+    return QemuOption("-cpu", "max", tuple((feature, "off") for feature in absent))
 
 
 def _kernel_words(topology: MachineTopology, shared: Shared, host: str) -> list[str]:
