@@ -25,6 +25,7 @@ int nupa_card_read(int fd, struct nupa_card *card); /* 0 or EINVAL */
 int nupa_cq_take(struct nupa_cq *cq, int num_entries, struct ibv_wc *wc);
 /* An empty poll runs the engine. */
 void nupa_cq_drive(struct nupa_engine *engine, struct nupa_cq *cq);
+void nupa_cq_arm(struct nupa_engine *engine, struct nupa_cq *cq, bool solicited_only);
 
 /* device.c */
 /* Its PCI identity.  The vendor is not an assigned one: no driver must take us for its hardware. */

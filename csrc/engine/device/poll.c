@@ -66,9 +66,17 @@ int nupa_get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **
 	return 0;
 }
 
+void nupa_cq_arm(struct nupa_engine *engine, struct nupa_cq *cq, bool solicited_only)
+{
+	if (cq->arm != NUPA_ARM_NEXT) /* the wider request stands */
+		cq->arm = solicited_only ? NUPA_ARM_SOLICITED : NUPA_ARM_NEXT;
+	if (unlikely(cq->notes & NUPA_CQ_TRACED))
+		nupa_trace_doorbell(engine, NUPA_QUEUE_CQ, cq->ibv.handle, cq->head,
+				    solicited_only);
+}
+
 int nupa_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 {
-	struct nupa_cq *cq = cq_of(ibv);
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
 
 	nupa_engine_lock(engine);
@@ -77,11 +85,7 @@ int nupa_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	nupa_engine_progress(engine);
 	nupa_engine_flush(engine);
 	nupa_port_takes_over(engine);
-	if (cq->arm != NUPA_ARM_NEXT) /* the wider request stands */
-		cq->arm = solicited_only ? NUPA_ARM_SOLICITED : NUPA_ARM_NEXT;
-	if (unlikely(cq->notes & NUPA_CQ_TRACED))
-		nupa_trace_doorbell(engine, NUPA_QUEUE_CQ, ibv->handle, cq->head,
-				    solicited_only != 0);
+	nupa_cq_arm(engine, cq_of(ibv), solicited_only != 0);
 	nupa_engine_unlock(engine);
 	return 0;
 }
