@@ -5,6 +5,7 @@
  * and less often the longer there is none.
  */
 #include "base/reserve.h"
+#include "kernel/host/heart.h"
 #include "kernel/host/host.h"
 #include "kernel/host/watch.h"
 #include "engine/attachment/attachment.h"
@@ -19,7 +20,6 @@
 #include <linux/sched.h>
 #include <linux/sched/task.h>
 #include <uapi/linux/sched/types.h>
-#include <linux/workqueue.h>
 
 #define SPIN_NS 20000u
 #define NAP_MIN_NS 50000u
@@ -34,7 +34,7 @@ bool nupa_kernel_halted;
 struct port {
 	struct nupa_engine *engine; /* NULL: it does not run yet, or not any more */
 	struct completion left;     /* the thread does not run it any more */
-	struct delayed_work beat;
+	struct nupa_heart heart;
 };
 
 static struct port ports[2];  /* of verbs, and of the network interface */
@@ -272,62 +272,6 @@ void nupa_kernel_port_forget(void)
 	nupa_reserve_free();
 }
 
-/* --- the heartbeat --------------------------------------------------------------------- */
-
-/* Whether a process of this kernel has ended to which a channel is open. */
-static bool neighbour_ended(struct nupa_engine *engine)
-{
-	bool ended = false;
-
-	for (uint32_t peer = 1; peer < engine->fabric->geometry.n_slots && !ended; peer++) {
-		const struct nupa_channel *channel = engine->channels[peer];
-
-		ended = channel && !channel->broken && !channel->foreign &&
-			!nupa_channel_process_alive(channel);
-	}
-	return ended;
-}
-
-/* One for all: the others' heartbeats follow. */
-static void stand_down(struct nupa_engine *engine)
-{
-	const struct ibv_async_event event = { .event_type = IBV_EVENT_DEVICE_FATAL };
-
-	if (!nupa_load_acquire(&nupa_kernel_halted))
-		nupa_hint("this kernel stood still for so long that others declared it dead: load "
-			  "the modules again");
-	nupa_engine_lock(engine);
-	nupa_store_release(&nupa_kernel_halted, true);
-	nupa_kernel_halt(engine);
-	for (struct nupa_list *at = engine->contexts.next; at != &engine->contexts; at = at->next)
-		nupa_event_raise(container_of(at, struct nupa_context, link), &event);
-	nupa_net_fenced(engine);
-	nupa_engine_unlock(engine);
-	wake_up_process(thread);
-}
-
-static void beat(struct work_struct *work)
-{
-	struct port *port = container_of(to_delayed_work(work), struct port, beat);
-	struct nupa_engine *engine = port->engine;
-	struct nupa_slot *slot = engine->slot;
-	bool ended;
-
-	if (nupa_load_acquire(&nupa_kernel_halted) || nupa_slot_claim(slot) != engine->claim) {
-		stand_down(engine);
-		return;
-	}
-	nupa_store_release(&slot->heartbeat, nupa_load_relaxed(&slot->heartbeat) + 1);
-	nupa_engine_lock(engine);
-	ended = neighbour_ended(engine);
-	nupa_engine_unlock(engine);
-	if (nupa_beat_look(engine->fabric, nupa_clock_ns()) || ended) {
-		nupa_store_release(&engine->deaths, true);
-		nupa_port_wake(engine);
-	}
-	schedule_delayed_work(&port->beat, msecs_to_jiffies(NUPA_BEAT_MS));
-}
-
 /* --- the engine's calls ---------------------------------------------------------------- */
 
 static struct port *port_of(const struct nupa_engine *engine)
@@ -347,11 +291,10 @@ int nupa_port_start(struct nupa_engine *engine)
 		return -EUSERS;
 	engine->membarrier = false;
 	nupa_store_release(&engine->slot->needs_fence, 1);
-	INIT_DELAYED_WORK(&port->beat, beat);
 	init_completion(&port->left);
 	nupa_store_release(&port->engine, engine);
 	wake_up_process(thread);
-	schedule_delayed_work(&port->beat, 0);
+	nupa_heart_start(&port->heart, engine);
 	return 0;
 }
 
@@ -360,7 +303,7 @@ void nupa_port_stop(struct nupa_engine *engine)
 {
 	struct port *port = port_of(engine);
 
-	cancel_delayed_work_sync(&port->beat);
+	nupa_heart_stop(&port->heart);
 	nupa_store_release(&engine->stop, true);
 	wake_up_process(thread);
 	wait_for_completion(&port->left);
