@@ -3,6 +3,7 @@
  * Paged regions: an address leads to its region's place, and the offset to a page.  Places change
  * under the engine's lock, and copies are made with it.
  */
+#include "kernel/host/base/block.h"
 #include "kernel/host/paged.h"
 
 #include <linux/align.h>
@@ -70,7 +71,7 @@ bool nupa_paged_copy(void *to, const void *from, uint64_t bytes)
 
 		if (!target || !source)
 			return false;
-		memcpy(target, source, run);
+		nupa_block_copy(target, source, run);
 		to = (uint8_t *)to + run;
 		from = (const uint8_t *)from + run;
 		bytes -= run;

@@ -7,9 +7,8 @@
 
 #include "base/atomics.h"
 #include "base/memory.h"
+#include "kernel/host/base/block.h"
 #include "kernel/host/paged.h"
-
-#include <linux/string.h>
 
 static inline void nupa_guard_install(void)
 {
@@ -22,7 +21,7 @@ static inline void nupa_guard_renew(void)
 static inline bool nupa_guard_copy(void *to, const void *from, uint64_t bytes)
 {
 	if (likely(!nupa_is_paged(to) && !nupa_is_paged(from))) {
-		memcpy(to, from, bytes);
+		nupa_block_copy(to, from, bytes);
 		return true;
 	}
 	return nupa_paged_copy(to, from, bytes);
