@@ -14,14 +14,15 @@
 
 EXPORT_SYMBOL_GPL(nupa_errno);
 EXPORT_SYMBOL_GPL(nupa_kernel_halted);
-EXPORT_SYMBOL_GPL(nupa_halted_poll_cq);
-EXPORT_SYMBOL_GPL(nupa_halted_req_notify_cq);
 EXPORT_SYMBOL_GPL(nupa_halted_post);
 EXPORT_SYMBOL_GPL(nupa_halted_forget_qp);
 EXPORT_SYMBOL_GPL(nupa_qp_has_faults);
 EXPORT_SYMBOL_GPL(nupa_reserve_pledge);
 EXPORT_SYMBOL_GPL(nupa_reserve_redeem);
 EXPORT_SYMBOL_GPL(nupa_kernel_channel);
+EXPORT_SYMBOL_GPL(nupa_kernel_polled);
+EXPORT_SYMBOL_GPL(nupa_kernel_poll_cq);
+EXPORT_SYMBOL_GPL(nupa_kernel_arm_cq);
 EXPORT_SYMBOL_GPL(nupa_kernel_cq_forget);
 EXPORT_SYMBOL_GPL(nupa_kernel_reg_all);
 EXPORT_SYMBOL_GPL(nupa_kernel_reg_paged);
@@ -42,8 +43,6 @@ EXPORT_SYMBOL_GPL(nupa_create_ah);
 EXPORT_SYMBOL_GPL(nupa_destroy_ah);
 EXPORT_SYMBOL_GPL(nupa_create_cq);
 EXPORT_SYMBOL_GPL(nupa_destroy_cq);
-EXPORT_SYMBOL_GPL(nupa_poll_cq);
-EXPORT_SYMBOL_GPL(nupa_req_notify_cq);
 EXPORT_SYMBOL_GPL(nupa_create_srq);
 EXPORT_SYMBOL_GPL(nupa_modify_srq);
 EXPORT_SYMBOL_GPL(nupa_query_srq);

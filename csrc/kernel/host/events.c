@@ -1,81 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
- * Events for kernel users, in the place of engine/queue's comp_channel.c and event.c.  The engine
- * raises them with its lock; handlers take it again, so they run afterwards.
+ * Asynchronous events for kernel users, in the place of engine/queue/event.c.  The engine raises
+ * them with its lock; handlers take it again, so they run afterwards.
  */
 #include "kernel/host/host.h"
 #include "engine/queue/queue.h"
 
-#include <linux/irq_work.h>
 #include <linux/slab.h>
 #include <linux/workqueue.h>
 
 const struct nupa_kernel_user *nupa_kernel_user;
-
-/* --- completions ----------------------------------------------------------------------- */
-
-static void tell(struct irq_work *work);
-
-static struct {
-	spinlock_t lock;      /* of the list, below the engine's */
-	struct nupa_list cqs; /* struct nupa_cq.event_link */
-	struct irq_work tell;
-	struct nupa_comp_channel channel;
-} completions = {
-	.lock = __SPIN_LOCK_UNLOCKED(completions.lock),
-	.cqs = { &completions.cqs, &completions.cqs },
-	.tell = IRQ_WORK_INIT_HARD(tell),
-};
-
-static void tell(struct irq_work *work)
-{
-	const struct nupa_kernel_user *user = nupa_load_acquire(&nupa_kernel_user);
-	unsigned long flags;
-
-	spin_lock_irqsave(&completions.lock, flags);
-	while (user && !nupa_list_empty(&completions.cqs)) {
-		struct nupa_list *link = nupa_list_pop(&completions.cqs);
-		struct nupa_cq *cq = container_of(link, struct nupa_cq, event_link);
-
-		/* The handler may take the engine's lock, which comes before this one. */
-		spin_unlock_irqrestore(&completions.lock, flags);
-		user->completion(cq->ibv.cq_context);
-		spin_lock_irqsave(&completions.lock, flags);
-	}
-	spin_unlock_irqrestore(&completions.lock, flags);
-}
-
-struct ibv_comp_channel *nupa_kernel_channel(struct ibv_context *context)
-{
-	completions.channel.ibv.context = context;
-	return &completions.channel.ibv;
-}
-
-void nupa_cq_raise(struct nupa_cq *cq)
-{
-	unsigned long flags;
-
-	if (cq->arm == NUPA_ARM_NONE)
-		return;
-	cq->arm = NUPA_ARM_NONE;
-	spin_lock_irqsave(&completions.lock, flags);
-	if (nupa_list_empty(&cq->event_link))
-		nupa_list_add(&completions.cqs, &cq->event_link);
-	spin_unlock_irqrestore(&completions.lock, flags);
-	irq_work_queue(&completions.tell);
-}
-
-void nupa_kernel_cq_forget(struct ibv_cq *cq)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&completions.lock, flags);
-	nupa_list_del(&container_of(cq, struct nupa_cq, ibv)->event_link);
-	spin_unlock_irqrestore(&completions.lock, flags);
-	irq_work_sync(&completions.tell); /* its handler has returned */
-}
-
-/* --- asynchronous events --------------------------------------------------------------- */
 
 static void deliver(struct work_struct *work);
 
@@ -167,7 +101,7 @@ void nupa_kernel_events_flush(void)
 {
 	flush_work(&delivery);
 	flush_delayed_work(&port_delivery);
-	irq_work_sync(&completions.tell);
+	nupa_kernel_completions_flush();
 }
 
 void nupa_event_raise(struct nupa_context *context, const struct ibv_async_event *event)

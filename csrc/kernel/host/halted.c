@@ -49,23 +49,6 @@ static struct nupa_engine *lock(struct ibv_context *context)
 	return engine;
 }
 
-int nupa_halted_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
-{
-	struct nupa_engine *engine = lock(ibv->context);
-
-	n = nupa_cq_take(container_of(ibv, struct nupa_cq, ibv), n, wc);
-	nupa_engine_unlock(engine);
-	return n;
-}
-
-void nupa_halted_req_notify_cq(struct ibv_cq *ibv)
-{
-	struct nupa_engine *engine = lock(ibv->context);
-
-	container_of(ibv, struct nupa_cq, ibv)->arm = NUPA_ARM_NEXT;
-	nupa_engine_unlock(engine);
-}
-
 void nupa_halted_post(struct ibv_qp *ibv, uint64_t wr_id, bool receive)
 {
 	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);

@@ -24,8 +24,6 @@ extern bool nupa_kernel_halted;
 /* halted.c: verbs of a kernel that is halted, whose queue pairs are in error.  With the engine's
  * lock: they are from now on. */
 void nupa_kernel_halt(struct nupa_engine *engine);
-int nupa_halted_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
-void nupa_halted_req_notify_cq(struct ibv_cq *cq);
 /* A request or receive is flushed. */
 void nupa_halted_post(struct ibv_qp *qp, uint64_t wr_id, bool receive);
 /* No completion and no event leads to its user any more. */
@@ -33,23 +31,30 @@ void nupa_halted_forget_qp(struct ibv_qp *qp);
 
 void nupa_kernel_port_forget(void);
 
-/* events.c: a completion queue that was armed has a completion; an asynchronous event.  Both are
- * called without the engine's lock: the first in a hard interrupt, the second in a work queue. */
+/* The users of completions and events are called without the engine's lock: for a completion queue
+ * that was armed with interrupts off, for an event in a work queue. */
 struct nupa_kernel_user {
 	void (*completion)(void *cq_context);
 	void (*event)(const struct ibv_async_event *event);
 };
 extern const struct nupa_kernel_user *nupa_kernel_user; /* NULL: none */
-void nupa_kernel_cq_forget(struct ibv_cq *cq);          /* before it is destroyed */
 void nupa_kernel_events_flush(void);
+
+/* completions.c */
+extern bool nupa_kernel_polled; /* the latest was for a process that polls */
+struct ibv_comp_channel *nupa_kernel_channel(struct ibv_context *context); /* of every CQ */
+int nupa_kernel_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+void nupa_kernel_arm_cq(struct ibv_cq *cq, bool solicited_only);
+void nupa_kernel_cq_forget(struct ibv_cq *cq); /* before it is destroyed */
+void nupa_kernel_completions_flush(void);
+/* Around a turn of an engine, without its lock: its completions are told of at the end. */
+void nupa_kernel_completions_hold(void);
+void nupa_kernel_completions_tell(void);
 
 /* cm.c: a datagram (NULL: of another length than MADs have) that QP 1 sends to QP 1 of a host.  The
  * QP there that it still has to go to; 0: it has been taken, or is lost. */
 uint32_t nupa_kernel_gsi_send(struct ibv_context *context, uint32_t host, uint32_t gid_index,
 			      const uint8_t *mad, uint32_t bytes);
-
-/* A CQ of a kernel user: has a channel, as events go by it. */
-struct ibv_comp_channel *nupa_kernel_channel(struct ibv_context *context);
 
 /* memory.c: all of the kernel's memory as a region; NULL: nupa_errno says why. */
 struct ibv_mr *nupa_kernel_reg_all(struct ibv_pd *pd, int access);

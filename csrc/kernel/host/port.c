@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
  * The ports of a kernel's attachments, in the place of engine/attachment/port.c: one thread that
- * runs their engines, and a heartbeat each.  No peer rings it, so it polls: often after traffic,
- * and less often the longer there is none.
+ * runs their engines, and a heartbeat each.  No peer rings it, so it naps: shortly after traffic,
+ * and longer the longer there is none.  Meanwhile the watch (watch.c) takes its place.
  */
 #include "base/reserve.h"
 #include "kernel/host/heart.h"
@@ -21,9 +21,6 @@
 #include <linux/sched/task.h>
 #include <uapi/linux/sched/types.h>
 
-#define SPIN_NS 20000u
-#define NAP_MIN_NS 50000u
-#define NAP_MAX_NS 20000000u
 #define SLACK_NS 5000u
 #define SLICE_NS 100000u
 
@@ -38,9 +35,10 @@ struct port {
 };
 
 static struct port ports[2];  /* of verbs, and of the network interface */
-static DEFINE_SPINLOCK(gate); /* of their engines against the watch's looks */
+static DEFINE_SPINLOCK(gate); /* of their engines against the watch */
 static struct task_struct *thread;
-static bool reaps; /* a peer has ended: set with an engine's lock */
+static bool reaps;                     /* a peer has ended: set with an engine's lock */
+static uint64_t wakes_ns = UINT64_MAX; /* the end of the nap; always, unless the thread naps */
 
 #define PORTS_END (ports + ARRAY_SIZE(ports))
 
@@ -99,11 +97,11 @@ static bool rest(struct nupa_engine *engine, uint64_t *until_ns)
 	return busy;
 }
 
-/* Until something may be to be done: at most *nap_ns, which grows. */
-static void nap(uint64_t *nap_ns)
+/* Until something may be to be done: at most *nap_ns. */
+static void nap(uint64_t nap_ns)
 {
 	const uint64_t now_ns = nupa_clock_ns();
-	uint64_t until_ns = now_ns + *nap_ns;
+	uint64_t until_ns = now_ns + nap_ns;
 	ktime_t timeout;
 	bool busy = false;
 
@@ -112,29 +110,28 @@ static void nap(uint64_t *nap_ns)
 	for (struct port *port = ports; port < PORTS_END; port++)
 		if (port->engine)
 			busy |= rest(port->engine, &until_ns);
+	nupa_store_release(&wakes_ns, until_ns);
 	timeout = ns_to_ktime(until_ns - now_ns);
 	if (!busy && until_ns > now_ns)
 		schedule_hrtimeout_range(&timeout, SLACK_NS, HRTIMER_MODE_REL);
 	__set_current_state(TASK_RUNNING);
+	nupa_store_release(&wakes_ns, UINT64_MAX);
 	for (struct port *port = ports; port < PORTS_END; port++)
 		if (port->engine)
 			nupa_store_release(&port->engine->own_bell, 0);
-	*nap_ns = min_t(uint64_t, *nap_ns * 2, NAP_MAX_NS);
 }
 
+/* With bottom halves off: frames for the network stack are taken from us when they are on. */
 static uint32_t turn(struct nupa_engine *engine)
 {
-	uint32_t handled;
+	uint32_t handled = 0;
 
-	run_cm(engine);
-	/* Frames for the network stack are taken from us when this ends. */
-	local_bh_disable();
+	nupa_kernel_completions_hold();
 	nupa_engine_lock(engine);
-	handled = nupa_engine_progress(engine);
+	if (!nupa_load_relaxed(&nupa_kernel_halted))
+		handled = nupa_engine_progress(engine);
 	nupa_engine_unlock(engine);
-	local_bh_enable();
-	if (nupa_exchange_seq(&reaps, false))
-		nupa_fabric_reap(engine->fabric);
+	nupa_kernel_completions_tell();
 	return handled;
 }
 
@@ -155,7 +152,12 @@ static bool run_all(uint32_t *handled)
 			spin_unlock(&gate);
 			complete(&port->left);
 		} else if (!nupa_load_acquire(&nupa_kernel_halted)) {
+			run_cm(engine);
+			local_bh_disable();
 			*handled += turn(engine);
+			local_bh_enable();
+			if (nupa_exchange_seq(&reaps, false))
+				nupa_fabric_reap(engine->fabric);
 			any = true;
 		}
 	}
@@ -178,41 +180,70 @@ static void wait_for_engines(void)
 	__set_current_state(TASK_RUNNING);
 }
 
-static bool sleeps_beside_news(struct nupa_engine *engine)
+/* With the engine's lock: whether a turn is of use, by which the next look makes it. */
+static bool has_work(const struct nupa_engine *engine)
 {
-	bool news;
+	return nupa_engine_rings_ready(engine) || nupa_engine_owes(engine) ||
+	       !nupa_list_empty(&engine->waiting);
+}
+
+/* Whether the watch has something to do for an engine while the thread naps. */
+static bool may_serve(struct nupa_engine *engine)
+{
+	bool may;
 
 	if (!nupa_load_acquire(&engine->own_bell))
 		return false;
 	nupa_engine_lock(engine);
-	news = nupa_engine_rings_ready(engine);
+	may = has_work(engine);
 	nupa_engine_unlock(engine);
-	return news;
+	return may;
 }
 
+/* Whether the thread has to do what the watch cannot, or has to wake sooner than it will.  What an
+ * engine owes goes with a request, or by the next look. */
+static bool thread_must_run(struct nupa_engine *engine)
+{
+	bool must;
+
+	nupa_engine_lock(engine);
+	must =
+	    !has_work(engine) && nupa_engine_next_timer_ns(engine) < nupa_load_acquire(&wakes_ns);
+	nupa_engine_unlock(engine);
+	return must || nupa_load_acquire(&reaps) || !nupa_reserve_is_full();
+}
+
+/* In the thread's place. */
 static void look(void)
 {
-	bool news = false;
+	uint32_t handled = 0;
+	bool must = false;
 
+	local_bh_disable();
 	spin_lock(&gate);
 	for (struct port *port = ports; port < PORTS_END; port++) {
 		struct nupa_engine *engine = nupa_load_acquire(&port->engine);
 
-		news |=
-		    engine && !nupa_load_acquire(&nupa_kernel_halted) && sleeps_beside_news(engine);
+		if (!engine || !may_serve(engine))
+			continue;
+		handled += turn(engine);
+		must |= thread_must_run(engine);
 	}
 	spin_unlock(&gate);
-	if (news)
+	local_bh_enable();
+	if (handled)
+		nupa_watch_traffic(nupa_clock_ns());
+	if (must)
 		wake_up_process(thread);
 }
 
 static int port_thread(void *unused)
 {
-	uint64_t spin_until_ns = 0, nap_ns = NAP_MIN_NS;
+	struct nupa_naps naps = {};
 
 	while (!kthread_should_stop()) {
 		uint32_t handled;
-		uint64_t now_ns;
+		uint64_t nap_ns;
 
 		if (nupa_reserve_fill()) {
 			cond_resched();
@@ -222,16 +253,11 @@ static int port_thread(void *unused)
 			wait_for_engines();
 			continue;
 		}
-		now_ns = nupa_clock_ns();
-		if (handled) {
-			spin_until_ns = now_ns + SPIN_NS;
-			nap_ns = NAP_MIN_NS;
-			nupa_watch_traffic(now_ns);
-		}
-		if (now_ns < spin_until_ns)
-			cond_resched();
+		nap_ns = nupa_watch_nap(&naps, handled);
+		if (nap_ns)
+			nap(nap_ns);
 		else
-			nap(&nap_ns);
+			cond_resched();
 	}
 	return 0;
 }

@@ -77,7 +77,7 @@ void nupa_reserve_redeem(void)
 
 int nupa_reserve_fill(void)
 {
-	while (READ_ONCE(nupa_reserve_spare) < (int)NUPA_RESERVE_BLOCKS) {
+	while (!nupa_reserve_is_full()) {
 		struct list_head *block = kmalloc(NUPA_RESERVE_BLOCK_BYTES, GFP_KERNEL);
 
 		if (!block)

@@ -84,9 +84,7 @@ int rdma_poll_cq_op(struct ib_cq *ib, int n, struct ib_wc *wc)
 
 	while (got < n) {
 		const int room = min_t(int, n - got, ARRAY_SIZE(found));
-		struct ibv_cq *own = cq_of(ib)->own;
-		const int more = rdma_is_halted() ? nupa_halted_poll_cq(own, room, found)
-						  : nupa_poll_cq(own, room, found);
+		const int more = nupa_kernel_poll_cq(cq_of(ib)->own, room, found);
 
 		if (more < 0)
 			return got ? got : -EIO;
@@ -106,10 +104,7 @@ int rdma_req_notify_op(struct ib_cq *ib, enum ib_cq_notify_flags flags)
 	struct ibv_cq *own = cq_of(ib)->own;
 	const struct nupa_cq *cq = container_of(own, struct nupa_cq, ibv);
 
-	if (rdma_is_halted())
-		nupa_halted_req_notify_cq(own);
-	else
-		nupa_req_notify_cq(own, (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED);
+	nupa_kernel_arm_cq(own, (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED);
 	return flags & IB_CQ_REPORT_MISSED_EVENTS &&
 	       nupa_load_relaxed(&cq->head) != nupa_load_relaxed(&cq->tail);
 }

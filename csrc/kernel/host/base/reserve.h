@@ -22,6 +22,11 @@ static inline bool nupa_reserve_has_room(void)
 	return READ_ONCE(nupa_reserve_spare) >= NUPA_RESERVE_LEAST;
 }
 
+static inline bool nupa_reserve_is_full(void)
+{
+	return READ_ONCE(nupa_reserve_spare) >= (int)NUPA_RESERVE_BLOCKS;
+}
+
 /* Around the end of a queue pair, which may take one whatever there is.  The first waits for
  * memory. */
 void nupa_reserve_pledge(void);

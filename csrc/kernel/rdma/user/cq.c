@@ -57,6 +57,7 @@ static void add(struct rdma_cq *cq, const struct nupa_cqe *cqe)
 
 static void hand_on(struct nupa_cq *own)
 {
+	nupa_store_relaxed(&nupa_kernel_polled, own->arm == NUPA_ARM_NONE);
 	while (own->head != own->tail)
 		add(cq_of(own->ibv.cq_context), &own->ring[own->head++ & own->mask]);
 }
