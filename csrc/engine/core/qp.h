@@ -14,6 +14,11 @@ static inline struct nupa_qp *nupa_qp_find(const struct nupa_engine *engine, uin
 	return engine->qps[index];
 }
 
+static inline struct nupa_qp *nupa_qp_of(struct ibv_qp *ibv)
+{
+	return container_of(ibv, struct nupa_qp, ibv);
+}
+
 /* The path's: what a packet carries. */
 static inline uint32_t nupa_qp_mtu_bytes(const struct nupa_qp *qp)
 {

@@ -21,11 +21,6 @@ struct nupa_parent {
 /* IBV_ALLOCATOR_USE_DEFAULT */
 #define USE_DEFAULT ((void *)-1)
 
-static struct nupa_pd *pd_of(struct ibv_pd *ibv)
-{
-	return container_of(ibv, struct nupa_pd, ibv);
-}
-
 /* --- thread domains ------------------------------------------------------------------ */
 
 struct nupa_td {
@@ -73,7 +68,7 @@ static bool attr_ok(const struct ibv_context *context,
 			       IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
 			       IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
 
-	return attr->pd && attr->pd->context == context && !pd_of(attr->pd)->parent &&
+	return attr->pd && attr->pd->context == context && !nupa_pd_of(attr->pd)->parent &&
 	       (!attr->td || attr->td->context == context) && !(attr->comp_mask & ~known) &&
 	       (!(attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) ||
 		(attr->alloc && attr->free));
@@ -98,7 +93,7 @@ struct ibv_pd *nupa_alloc_parent_domain(struct ibv_context *context,
 		errno = ENOMEM;
 		return NULL;
 	}
-	parent->pd = pd_of(attr->pd);
+	parent->pd = nupa_pd_of(attr->pd);
 	parent->td = attr->td ? container_of(attr->td, struct nupa_td, ibv) : NULL;
 	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
 		parent->alloc = attr->alloc;
@@ -144,7 +139,7 @@ int nupa_parent_dealloc(struct nupa_pd *pd)
 int nupa_domain_buffer(struct ibv_pd *ibv, enum nupa_buffer_type type, uint8_t **ring, size_t bytes,
 		       bool *custom)
 {
-	struct nupa_parent *parent = ibv ? pd_of(ibv)->parent : NULL;
+	struct nupa_parent *parent = ibv ? nupa_pd_of(ibv)->parent : NULL;
 	void *at;
 
 	*custom = false;
@@ -168,7 +163,7 @@ void nupa_domain_release(struct ibv_pd *ibv, enum nupa_buffer_type type, uint8_t
 
 	if (!*custom)
 		return;
-	parent = pd_of(ibv)->parent;
+	parent = nupa_pd_of(ibv)->parent;
 	parent->free(ibv, parent->pd_context, *ring, type);
 	*ring = NULL;
 	*custom = false;

@@ -19,6 +19,11 @@ struct nupa_pd {
 	struct nupa_parent *parent; /* of a parent domain; else NULL */
 };
 
+static inline struct nupa_pd *nupa_pd_of(struct ibv_pd *ibv)
+{
+	return container_of(ibv, struct nupa_pd, ibv);
+}
+
 enum nupa_mr_kind {
 	NUPA_MR_MEMORY,    /* memory that is there as long as the region is */
 	NUPA_MR_ON_DEMAND, /* memory that may come and go: the kernel is asked at each access */

@@ -9,11 +9,6 @@
 #define PD_NUMBER_BITS (32 - NUPA_SLOT_BITS)
 #define PD_NUMBERS ((1u << PD_NUMBER_BITS) - 1)
 
-static struct nupa_pd *pd_of(struct ibv_pd *ibv)
-{
-	return container_of(ibv, struct nupa_pd, ibv);
-}
-
 static struct nupa_pd *find(struct nupa_engine *engine, uint32_t handle)
 {
 	for (struct nupa_list *at = engine->pds.next; at != &engine->pds; at = at->next) {
@@ -86,7 +81,7 @@ static void end_handle(struct nupa_engine *engine, struct nupa_pd *pd)
 /* Ends the PD itself, with any number of handles: the others can only be unimported then. */
 int nupa_dealloc_pd(struct ibv_pd *ibv)
 {
-	struct nupa_pd *pd = pd_of(ibv);
+	struct nupa_pd *pd = nupa_pd_of(ibv);
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
 	uint32_t users = 0;
 	int error = pd->gone ? EINVAL : 0;
@@ -152,7 +147,7 @@ struct ibv_pd *nupa_import_pd(struct ibv_context *ibv, uint32_t handle)
 /* The handle alone; one that still has users stays until they are gone. */
 void nupa_unimport_pd(struct ibv_pd *ibv)
 {
-	struct nupa_pd *pd = pd_of(ibv);
+	struct nupa_pd *pd = nupa_pd_of(ibv);
 	struct nupa_engine *engine = nupa_engine_of(ibv->context);
 
 	nupa_engine_lock(engine);

@@ -169,7 +169,7 @@ static struct ibv_send_wr *post_in_lane(struct nupa_qp *qp, struct ibv_send_wr *
 
 int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
+	struct nupa_qp *qp = nupa_qp_of(ibv);
 	struct nupa_engine *engine = qp->engine;
 	const struct ibv_send_wr *list = wr;
 	uint64_t first, begun_ticks = 0;
@@ -226,7 +226,7 @@ int nupa_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_w
 
 int nupa_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
+	struct nupa_qp *qp = nupa_qp_of(ibv);
 	struct nupa_engine *engine = qp->engine;
 	int error = 0;
 

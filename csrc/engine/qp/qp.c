@@ -7,11 +7,6 @@
 
 #include <errno.h>
 
-static struct nupa_qp *qp_of(struct ibv_qp *ibv)
-{
-	return container_of(ibv, struct nupa_qp, ibv);
-}
-
 /* --- reset --------------------------------------------------------------------------- */
 
 /* A partner that waits for our last answer must get it. */
@@ -290,7 +285,7 @@ static void enter_state(struct nupa_qp *qp, enum ibv_qp_state from, enum ibv_qp_
 
 int nupa_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
-	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_qp *qp = nupa_qp_of(ibv);
 	struct nupa_engine *engine = qp->engine;
 	enum ibv_qp_state from, to;
 	int error;
@@ -324,7 +319,7 @@ int nupa_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 int nupa_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 		  struct ibv_qp_init_attr *init)
 {
-	struct nupa_qp *qp = qp_of(ibv);
+	struct nupa_qp *qp = nupa_qp_of(ibv);
 	struct nupa_engine *engine = qp->engine;
 
 	(void)mask; /* man ibv_query_qp: more than asked for may be filled in */

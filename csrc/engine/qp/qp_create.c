@@ -10,11 +10,6 @@
 
 #define WIRED_QPS 4096u /* with wires: numbers to choose from, which others shall not guess */
 
-static struct nupa_qp *qp_of(struct ibv_qp *ibv)
-{
-	return container_of(ibv, struct nupa_qp, ibv);
-}
-
 /* As in mr.c: indices go round, so a number is not used again at once.  With wires they are random.
  */
 static int index_take(struct nupa_engine *engine, struct nupa_qp *qp)
@@ -314,7 +309,7 @@ static int qp_destroy(struct nupa_qp *qp)
 
 int nupa_destroy_qp(struct ibv_qp *ibv)
 {
-	return qp_destroy(qp_of(ibv));
+	return qp_destroy(nupa_qp_of(ibv));
 }
 
 struct ibv_qp *nupa_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
@@ -378,5 +373,5 @@ struct ibv_qp *nupa_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 
 struct ibv_qp_ex *nupa_qp_to_qp_ex(struct ibv_qp *qp)
 {
-	return qp_of(qp)->builder ? &qp_of(qp)->ibv_ex : NULL;
+	return nupa_qp_of(qp)->builder ? &nupa_qp_of(qp)->ibv_ex : NULL;
 }

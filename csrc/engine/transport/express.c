@@ -69,7 +69,7 @@ static inline bool find_source(struct nupa_channel *channel, const struct nupa_m
 	}
 }
 
-static inline bool place(struct nupa_qp *qp, const struct source *source, uint8_t *target)
+static inline bool place_line(struct nupa_qp *qp, const struct source *source, uint8_t *target)
 {
 	if (unlikely(!source->payload))
 		return nupa_mover_fetch(qp->engine, qp->channel, &source->pull, target) &&
@@ -123,7 +123,7 @@ static inline bool receive(struct nupa_engine *engine, struct nupa_channel *chan
 			       IBV_ACCESS_LOCAL_WRITE);
 	if (unlikely(!target))
 		return false;
-	if (unlikely(!place(qp, &source, target)))
+	if (unlikely(!place_line(qp, &source, target)))
 		return false;
 	if (unlikely(!nupa_rx_intact(&channel->rx)))
 		return false; /* cleared under us: its sender died */

@@ -90,7 +90,7 @@ static uint32_t members_of(const struct nupa_mcast *mcast, const union ibv_gid *
 }
 
 /* A free place in our table, with memory behind it (layout.h I4); NULL: the file system is full. */
-static struct membership *place(struct nupa_engine *engine)
+static struct membership *free_place(struct nupa_engine *engine)
 {
 	struct nupa_mcast *mcast = engine->mcast;
 	uint64_t off;
@@ -140,7 +140,7 @@ static int attach(struct nupa_qp *qp, const union ibv_gid *gid, uint16_t lid)
 	if (members == NUPA_MCAST_GROUP_QPS_MAX || mcast->n_own == NUPA_MCAST_MEMBERSHIPS_MAX ||
 	    (!members && mcast->n_groups == NUPA_MCAST_GROUPS_MAX))
 		return ENOMEM;
-	membership = place(qp->engine);
+	membership = free_place(qp->engine);
 	if (!membership)
 		return ENOMEM;
 	*membership = (struct membership){ .mgid = *gid, .qp = qp, .lid = lid };
@@ -154,7 +154,7 @@ static int attach(struct nupa_qp *qp, const union ibv_gid *gid, uint16_t lid)
 /* man ibv_attach_mcast.  A LID of a group is 0xc000 to 0xfffe (IBTA 4.1.3); Ethernet has none. */
 int nupa_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
 {
-	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
+	struct nupa_qp *qp = nupa_qp_of(ibv);
 	struct nupa_engine *engine = qp->engine;
 	bool ethernet = engine->fabric->hosts[engine->host].link_layer == NUPA_LINK_ETHERNET;
 	int error;
@@ -173,7 +173,7 @@ int nupa_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid
 
 int nupa_detach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
 {
-	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
+	struct nupa_qp *qp = nupa_qp_of(ibv);
 	struct nupa_engine *engine = qp->engine;
 	struct membership *membership = NULL;
 

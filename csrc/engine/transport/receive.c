@@ -133,8 +133,8 @@ static enum ibv_wc_status place_pulled(struct nupa_qp *qp, const struct nupa_spa
 }
 
 /* Places one part of a SEND.  The caller has checked op, QP and PSN. */
-static enum ibv_wc_status place(struct nupa_qp *qp, const struct nupa_rwqe *rwqe,
-				const struct nupa_msg *msg, const uint8_t *payload)
+static enum ibv_wc_status place_send(struct nupa_qp *qp, const struct nupa_rwqe *rwqe,
+				     const struct nupa_msg *msg, const uint8_t *payload)
 {
 	struct ibv_pd *pd = qp->srq ? qp->srq->ibv.pd : qp->ibv.pd;
 	struct nupa_span spans[NUPA_SGE_MAX];
@@ -210,7 +210,7 @@ bool nupa_receive_send(struct nupa_qp *qp, const struct nupa_msg *msg, const uin
 		}
 		return false;
 	}
-	status = place(qp, rwqe, msg, payload ? payload : msg->data);
+	status = place_send(qp, rwqe, msg, payload ? payload : msg->data);
 	if (unlikely(status == IBV_WC_LOC_PROT_ERR && nupa_engine_disowned(qp->engine)))
 		status = IBV_WC_RETRY_EXC_ERR;
 	qp->recv_bytes += msg->length_bytes;

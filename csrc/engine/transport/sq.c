@@ -3,9 +3,9 @@
  *
  * A sender of UC or UD waits for room as long as its peer takes messages.  So a process that is
  * slow or without a CPU core loses nothing.  The wait ends if the kernel says that the peer is
- * stopped, or it takes nothing for PATIENCE_NS.  Until it takes a message again, messages without
- * room are lost at once.  An adapter would fill the receives of a stopped process, and lose later
- * messages; here the ring stands for the receives. */
+ * stopped, or it takes nothing for RING_PATIENCE_NS.  Until it takes a message again, messages
+ * without room are lost at once.  An adapter would fill the receives of a stopped process, and lose
+ * later messages; here the ring stands for the receives. */
 #include "engine/rate/rate.h"
 #include "engine/transport/sq.h"
 
@@ -227,7 +227,7 @@ void nupa_sq_made_progress(struct nupa_qp *qp)
 
 /* --- peers that take nothing --------------------------------------------------------- */
 
-#define PATIENCE_NS UINT64_C(1000000000)
+#define RING_PATIENCE_NS UINT64_C(1000000000)
 /* To another machine besides: TCP repeats what an outage took after up to twice the outage. */
 #define TRUNK_PATIENCE_NS UINT64_C(4000000000)
 /* Longer than a peer has patience with its program (backlog.c). */
@@ -300,7 +300,7 @@ bool nupa_stall_waits(struct nupa_qp *qp, struct nupa_channel *channel, bool bac
 	} else {
 		(void)nupa_tx_drained(&channel->tx);
 		moves = moved_lately(channel, &channel->full, channel->tx.head_seen, now_ns,
-				     PATIENCE_NS + slow_ns);
+				     RING_PATIENCE_NS + slow_ns);
 	}
 	if (!qp->wait_deadline_ns)
 		qp->wait_deadline_ns = now_ns + WAIT_MAX_NS + slow_ns;

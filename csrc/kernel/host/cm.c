@@ -26,8 +26,8 @@ static struct nupa_cm_notes *notes_of(void)
 /* --- to our QP 1 ------------------------------------------------------------------------- */
 
 /* As if it had come from QP 1 of the host *from*. */
-static void deliver(struct nupa_engine *engine, uint32_t from, uint32_t gid_index,
-		    const uint8_t *mad)
+static void deliver_mad(struct nupa_engine *engine, uint32_t from, uint32_t gid_index,
+			const uint8_t *mad)
 {
 	const struct nupa_msg msg = { .op = NUPA_OP_SEND,
 				      .flags = NUPA_F_FIRST | NUPA_F_LAST,
@@ -64,7 +64,7 @@ bool nupa_cm_receive(struct nupa_engine *engine, struct nupa_channel *channel,
 	}
 	if (notes_of())
 		nupa_cm_notes_heard(notes, channel->peer, &read);
-	deliver(engine, channel->peer_host, msg->timer, mad);
+	deliver_mad(engine, channel->peer_host, msg->timer, mad);
 	return true;
 }
 
@@ -150,7 +150,7 @@ uint32_t nupa_kernel_gsi_send(struct ibv_context *context, uint32_t host, uint32
 	else if (understood && !kernel && nupa_path_up(engine, host) &&
 		 nupa_pkey_shared(engine->fabric, engine->host, host) >= 0 &&
 		 nupa_cm_refuse(mad, bytes, answer))
-		deliver(engine, host, gid_index, answer);
+		deliver_mad(engine, host, gid_index, answer);
 	nupa_engine_unlock(engine);
 	return slot || !kernel ? 0 : nupa_load_acquire(&engine->fabric->slots[kernel].gsi_qpn);
 }
@@ -163,7 +163,7 @@ void nupa_cm_lose_peer(struct nupa_engine *engine, const struct nupa_channel *ch
 	uint8_t mad[NUPA_CM_MAD_BYTES];
 
 	while (notes && nupa_cm_notes_orphan(notes, channel->peer, mad))
-		deliver(engine, channel->peer_host, NUPA_GID_IPV4, mad);
+		deliver_mad(engine, channel->peer_host, NUPA_GID_IPV4, mad);
 }
 
 void nupa_cm_flush(struct nupa_engine *engine)

@@ -40,7 +40,7 @@ void nupa_kernel_halt(struct nupa_engine *engine)
 			end(engine->qps[i]);
 }
 
-static struct nupa_engine *lock(struct ibv_context *context)
+static struct nupa_engine *lock_halted(struct ibv_context *context)
 {
 	struct nupa_engine *engine = nupa_engine_of(context);
 
@@ -52,7 +52,7 @@ static struct nupa_engine *lock(struct ibv_context *context)
 void nupa_halted_post(struct ibv_qp *ibv, uint64_t wr_id, bool receive)
 {
 	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
-	struct nupa_engine *engine = lock(ibv->context);
+	struct nupa_engine *engine = lock_halted(ibv->context);
 	struct nupa_cq *cq = receive ? qp->recv_cq : qp->send_cq;
 	struct nupa_cqe *cqe = nupa_cq_reserve(cq, qp);
 
@@ -72,7 +72,7 @@ void nupa_halted_post(struct ibv_qp *ibv, uint64_t wr_id, bool receive)
 void nupa_halted_forget_qp(struct ibv_qp *ibv)
 {
 	struct nupa_qp *qp = container_of(ibv, struct nupa_qp, ibv);
-	struct nupa_engine *engine = lock(ibv->context);
+	struct nupa_engine *engine = lock_halted(ibv->context);
 	struct nupa_context *context = container_of(ibv->context, struct nupa_context, ibv.context);
 
 	nupa_cq_purge(qp->send_cq, qp);

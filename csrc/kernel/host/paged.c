@@ -41,7 +41,7 @@ void nupa_paged_del(struct nupa_pages *pages)
 }
 
 /* Where the byte is, and in *run how many follow it in its page; NULL: beyond the region. */
-static uint8_t *find(const void *address, uint64_t *run)
+static uint8_t *find_byte(const void *address, uint64_t *run)
 {
 	const uint64_t word = (uint64_t)(uintptr_t)address & ~NUPA_PAGED_MARK;
 	const uint32_t place = word >> NUPA_PAGED_OFFSET_BITS;
@@ -66,8 +66,8 @@ bool nupa_paged_copy(void *to, const void *from, uint64_t bytes)
 {
 	while (bytes) {
 		uint64_t run = bytes;
-		void *target = nupa_is_paged(to) ? find(to, &run) : to;
-		const void *source = nupa_is_paged(from) ? find(from, &run) : from;
+		void *target = nupa_is_paged(to) ? find_byte(to, &run) : to;
+		const void *source = nupa_is_paged(from) ? find_byte(from, &run) : from;
 
 		if (!target || !source)
 			return false;
@@ -85,7 +85,7 @@ uint64_t *nupa_paged_word(uint64_t *word)
 
 	if (!nupa_is_paged(word))
 		return word;
-	word = (uint64_t *)(void *)find(word, &run);
+	word = (uint64_t *)(void *)find_byte(word, &run);
 	/* Pages may begin at any byte, and an atomic across two lines is a fault. */
 	return run == sizeof(*word) && IS_ALIGNED((uintptr_t)word, sizeof(*word)) ? word : NULL;
 }

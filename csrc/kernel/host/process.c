@@ -20,7 +20,7 @@ static uint64_t start_time_of(const struct task_struct *task)
 	return div_u64(task->start_boottime, NSEC_PER_SEC / USER_HZ);
 }
 
-static bool find(uint32_t pid, uint64_t *start_time, bool *dead, bool *stopped)
+static bool find_process(uint32_t pid, uint64_t *start_time, bool *dead, bool *stopped)
 {
 	struct task_struct *task;
 
@@ -40,7 +40,7 @@ uint64_t nupa_process_start_time(uint32_t pid)
 	uint64_t start_time = 0;
 	bool dead, stopped;
 
-	return find(pid, &start_time, &dead, &stopped) ? start_time : 0;
+	return find_process(pid, &start_time, &dead, &stopped) ? start_time : 0;
 }
 
 bool nupa_process_stopped(uint32_t pid)
@@ -48,7 +48,7 @@ bool nupa_process_stopped(uint32_t pid)
 	uint64_t start_time;
 	bool dead, stopped = false;
 
-	return find(pid, &start_time, &dead, &stopped) && stopped;
+	return find_process(pid, &start_time, &dead, &stopped) && stopped;
 }
 
 bool nupa_process_alive(uint32_t pid, uint64_t start_time)
@@ -56,7 +56,8 @@ bool nupa_process_alive(uint32_t pid, uint64_t start_time)
 	uint64_t found;
 	bool dead, stopped;
 
-	return find(pid, &found, &dead, &stopped) && !dead && (!start_time || found == start_time);
+	return find_process(pid, &found, &dead, &stopped) && !dead &&
+	       (!start_time || found == start_time);
 }
 
 bool nupa_life_is_over(const struct nupa_slot *slot)

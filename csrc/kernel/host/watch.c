@@ -25,7 +25,7 @@
 #define NAP_MAX_NS UINT64_C(20000000)
 
 static struct task_struct *watch;
-static void (*look)(void);
+static void (*port_look)(void);
 static uint64_t traffic_ns;
 
 static bool is_awake(uint64_t now_ns)
@@ -40,7 +40,7 @@ static int watch_thread(void *unused)
 		if (!is_awake(nupa_clock_ns()) && !kthread_should_stop())
 			schedule();
 		__set_current_state(TASK_RUNNING);
-		look();
+		port_look();
 		cond_resched();
 	}
 	return 0;
@@ -79,7 +79,7 @@ int nupa_watch_start(void (*run)(void))
 	const struct sched_attr attr = { .size = sizeof(attr), .sched_policy = SCHED_IDLE };
 	struct task_struct *made;
 
-	look = run;
+	port_look = run;
 	made = kthread_create(watch_thread, NULL, "nupa-watch");
 	if (IS_ERR(made))
 		return PTR_ERR(made);

@@ -45,7 +45,7 @@ static enum ib_wc_opcode opcode_of(const struct ibv_wc *wc)
 	return (enum ib_wc_opcode)wc->opcode; /* ib_verbs.h takes the values of uverbs */
 }
 
-static void translate(struct nupa_engine *engine, const struct ibv_wc *from, struct ib_wc *wc)
+static void translate_wc(struct nupa_engine *engine, const struct ibv_wc *from, struct ib_wc *wc)
 {
 	const struct nupa_qp *qp = nupa_qp_find(engine, from->qp_num);
 
@@ -91,7 +91,7 @@ int rdma_poll_cq_op(struct ib_cq *ib, int n, struct ib_wc *wc)
 		/* A queue pair that is destroyed takes its completions along, with this lock. */
 		nupa_engine_lock(engine);
 		for (int i = 0; i < more; i++)
-			translate(engine, &found[i], &wc[got++]);
+			translate_wc(engine, &found[i], &wc[got++]);
 		nupa_engine_unlock(engine);
 		if (more < room)
 			break;

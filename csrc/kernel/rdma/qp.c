@@ -86,7 +86,7 @@ int rdma_create_qp_op(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_
 }
 
 /* The attributes of both, whose masks have the same bits. */
-static void translate(const struct ib_qp_attr *from, struct ibv_qp_attr *to)
+static void translate_attributes(const struct ib_qp_attr *from, struct ibv_qp_attr *to)
 {
 	*to = (struct ibv_qp_attr){
 		.qp_state = (enum ibv_qp_state)from->qp_state,
@@ -123,7 +123,7 @@ int rdma_modify_qp_op(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struc
 		return -EOPNOTSUPP;
 	/* A path of its own to fall back to is none of RoCE's. */
 	mask &= ~(IB_QP_ALT_PATH | IB_QP_PATH_MIG_STATE);
-	translate(attr, &own);
+	translate_attributes(attr, &own);
 	if (mask & IB_QP_AV) {
 		error = rdma_address(device_of(ib->device), &attr->ah_attr, &own.ah_attr, &host);
 		if (error)

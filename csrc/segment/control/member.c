@@ -71,7 +71,7 @@ static void free_row(struct nupa_fabric *fabric, const struct nupa_control *t, u
 }
 
 /* The row of a member; UINT32_MAX: it has none. */
-static uint32_t row_of(const struct nupa_fabric *fabric, const struct nupa_control *t,
+static uint32_t row_in(const struct nupa_fabric *fabric, const struct nupa_control *t,
 		       const struct nupa_member *member, struct nupa_member *out)
 {
 	for (uint32_t i = 0; i < t->members_used; i++)
@@ -85,7 +85,7 @@ uint32_t nupa_member_row_for(const struct nupa_fabric *fabric, const struct nupa
 			     const struct nupa_member *member)
 {
 	struct nupa_member found;
-	const uint32_t own = row_of(fabric, t, member, &found);
+	const uint32_t own = row_in(fabric, t, member, &found);
 
 	for (uint32_t i = 0; i < t->members_used && own == UINT32_MAX; i++)
 		if (!nupa_member_row(fabric, t, i, &found))
@@ -206,9 +206,9 @@ static int check_accelerator(const struct nupa_fabric *fabric, const struct nupa
 	return 0;
 }
 
-static int check(struct nupa_fabric *fabric, const struct nupa_control *t,
-		 const struct nupa_partition *partition, const struct nupa_member *wish, char *why,
-		 size_t why_bytes)
+static int check_member(struct nupa_fabric *fabric, const struct nupa_control *t,
+			const struct nupa_partition *partition, const struct nupa_member *wish,
+			char *why, size_t why_bytes)
 {
 	if (wish->service_level >= NUPA_SERVICE_LEVELS)
 		return nupa_explain(-EINVAL, why, why_bytes, "service level %u: choose 0 to %u",
@@ -250,7 +250,7 @@ int nupa_member_join(struct nupa_fabric *fabric, const struct nupa_member *wish,
 				  "no partition of fabric %s has P_Key %#06x",
 				  nupa_fabric_name(fabric), wish->pkey);
 	if (!rc)
-		rc = check(fabric, &t, &partition, wish, why, why_bytes);
+		rc = check_member(fabric, &t, &partition, wish, why, why_bytes);
 	if (rc)
 		return rc;
 	body.pkey = partition.pkey;
@@ -314,7 +314,7 @@ int nupa_member_leave(struct nupa_fabric *fabric, const struct nupa_member *memb
 	body.pkey = NUPA_PKEY_PARTITION(member->pkey);
 	if (nupa_partition_get(fabric, body.pkey, &partition))
 		snprintf(partition.name, sizeof(partition.name), "pkey-%#06x", body.pkey);
-	row = row_of(fabric, &t, &body, &found);
+	row = row_in(fabric, &t, &body, &found);
 	rc = row == UINT32_MAX ? -ENOENT : 0;
 	if (body.kind == NUPA_MEMBER_HOST && body.index < fabric->geometry.n_hosts) {
 		memcpy(body.name, fabric->hosts[body.index].name, sizeof(body.name));

@@ -31,7 +31,8 @@ bool nupa_tenant_row(const struct nupa_control *t, uint32_t index, struct nupa_t
 	       nupa_control_name_ok(out->name);
 }
 
-static void store_row(const struct nupa_control *t, uint32_t index, const struct nupa_tenant *body)
+static void store_tenant(const struct nupa_control *t, uint32_t index,
+			 const struct nupa_tenant *body)
 {
 	nupa_row_store(&t->tenants[index].stamp, &t->tenants[index].body, body, sizeof(*body));
 }
@@ -94,7 +95,7 @@ int64_t nupa_tenant_add(struct nupa_fabric *fabric, const struct nupa_tenant *wi
 	rc = nupa_rate_set(fabric, NUPA_RATE_TENANT, body.id, 0, 0, body.rate, why, why_bytes);
 	if (rc)
 		return rc;
-	store_row(&t, index, &body);
+	store_tenant(&t, index, &body);
 	store_quotas(fabric, &t);
 	nupa_event_post(fabric, NUPA_SEVERITY_OK, "tenant.added", body.name, "tenant %s is made",
 			body.name);
@@ -102,8 +103,8 @@ int64_t nupa_tenant_add(struct nupa_fabric *fabric, const struct nupa_tenant *wi
 }
 
 /* The row of that id; -ENOENT. */
-static int find(struct nupa_fabric *fabric, const struct nupa_control *t, uint32_t id,
-		struct nupa_tenant *out, char *why, size_t why_bytes)
+static int find_tenant(struct nupa_fabric *fabric, const struct nupa_control *t, uint32_t id,
+		       struct nupa_tenant *out, char *why, size_t why_bytes)
 {
 	if (id && id <= t->n_tenants && nupa_tenant_row(t, id - 1, out))
 		return 0;
@@ -120,7 +121,7 @@ int nupa_tenant_set(struct nupa_fabric *fabric, const struct nupa_tenant *wish, 
 	int rc = nupa_control_change(fabric, "tenants", &t, why, why_bytes);
 
 	if (!rc)
-		rc = find(fabric, &t, wish->id, &body, why, why_bytes);
+		rc = find_tenant(fabric, &t, wish->id, &body, why, why_bytes);
 	if (rc)
 		return rc;
 	rate_changed = body.rate != wish->rate;
@@ -131,7 +132,7 @@ int nupa_tenant_set(struct nupa_fabric *fabric, const struct nupa_tenant *wish, 
 		return rc;
 	body.rate = wish->rate;
 	memcpy(body.quota, wish->quota, sizeof(body.quota));
-	store_row(&t, body.id - 1, &body);
+	store_tenant(&t, body.id - 1, &body);
 	store_quotas(fabric, &t);
 	if (rate_changed)
 		nupa_event_post(fabric, NUPA_SEVERITY_OK, "rate.changed", body.name,
@@ -155,7 +156,7 @@ int nupa_tenant_assign(struct nupa_fabric *fabric, uint32_t host, uint32_t id, c
 		rc = nupa_explain(-EINVAL, why, why_bytes, "there is no host %u: fabric %s has %u",
 				  host, nupa_fabric_name(fabric), fabric->geometry.n_hosts);
 	if (!rc && id)
-		rc = find(fabric, &t, id, &tenant, why, why_bytes);
+		rc = find_tenant(fabric, &t, id, &tenant, why, why_bytes);
 	if (rc)
 		return rc;
 	before = nupa_host_tenant(fabric, host);
@@ -211,7 +212,7 @@ int nupa_tenant_remove(struct nupa_fabric *fabric, uint32_t id, uint32_t force, 
 	int n, rc = nupa_control_change(fabric, "tenants", &t, why, why_bytes);
 
 	if (!rc)
-		rc = find(fabric, &t, id, &tenant, why, why_bytes);
+		rc = find_tenant(fabric, &t, id, &tenant, why, why_bytes);
 	if (rc)
 		return rc;
 	n = belongings(fabric, &t, id, force, why, why_bytes);
@@ -225,7 +226,7 @@ int nupa_tenant_remove(struct nupa_fabric *fabric, uint32_t id, uint32_t force, 
 	rc = nupa_rate_set(fabric, NUPA_RATE_TENANT, id, 0, 0, 0, why, why_bytes);
 	if (rc)
 		return rc;
-	store_row(&t, id - 1, &none);
+	store_tenant(&t, id - 1, &none);
 	store_quotas(fabric, &t);
 	nupa_event_post(fabric, NUPA_SEVERITY_OK, "tenant.removed", tenant.name,
 			"tenant %s is removed", tenant.name);

@@ -68,7 +68,7 @@ static bool take(struct nupa_rq_source *source, struct nupa_rq *to)
 
 /* The engine writes IBA's GRH.  rdma-core makes address handles of the header of a RoCE v2 packet:
  * that of IPv4 in the last 20 bytes, or that of IPv6. */
-static void translate(uint8_t grh[NUPA_GRH_BYTES])
+static void translate_grh(uint8_t grh[NUPA_GRH_BYTES])
 {
 	struct ipv6hdr ipv6;
 	struct iphdr ipv4;
@@ -103,7 +103,7 @@ void user_rq_init(struct user_rq *rq, struct user_queue *queue, uint32_t max_wr,
 		  struct ib_srq *srq)
 {
 	*rq = (struct user_rq){
-		.source = { .take = take, .translate = translate },
+		.source = { .take = take, .translate = translate_grh },
 		.queue = queue,
 		.srq = srq,
 		.max_wr = max_wr,

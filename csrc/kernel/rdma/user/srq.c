@@ -41,7 +41,7 @@ void user_srq_free(struct rdma_srq *srq)
 }
 
 /* Receives that wait come along, as they are: they are judged when they are taken. */
-static int move(struct user_rq *rq, struct user_queue *to, uint32_t max_wr)
+static int move_receives(struct user_rq *rq, struct user_queue *to, uint32_t max_wr)
 {
 	const struct user_queue *from = rq->queue;
 	const uint32_t n = user_queue_waiting(from);
@@ -76,7 +76,7 @@ static int resize(struct rdma_srq *srq, uint32_t max_wr, struct ib_udata *udata)
 		error = -EFAULT;
 	nupa_engine_lock(engine);
 	if (!error)
-		error = move(rq, queue, max_wr);
+		error = move_receives(rq, queue, max_wr);
 	if (!error) {
 		swap(queue, rq->queue);
 		rq->max_wr = max_wr;
