@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import errno
+import re
+import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -82,6 +85,22 @@ def test_each_shared_file_is_among_the_sources() -> None:
     listed = (build._SOURCES / "kernel" / "shared.list").read_text().split()
     assert set(listed) <= names
     assert "kernel/Kbuild" in names
+
+
+def test_each_source_is_in_the_unit_of_its_folder(tmp_path: Path) -> None:
+    sources = dict(build._read_sources())
+    build._write(sources, tmp_path)
+    units = "$(patsubst %.o,./%.c,$(nupa_core-y) $(nupa_rdma-y) $(nupa_net-y))"
+    (tmp_path / "Makefile").write_text(f"src := .\nobj := .\ninclude Kbuild\nunits: {units}\n")
+    subprocess.run(["make", "-s", "-C", tmp_path, "units"], check=True)
+    included: Counter[str] = Counter()
+    for path in tmp_path.glob("unit-*.c"):
+        for name in re.findall(r'^#include "(.+)"$', path.read_text(), re.MULTILINE):
+            assert path.stem == "unit-" + str(Path(name).parent).replace("/", "-")
+            included[name] += 1
+    own = [name for name in sources if name.startswith("kernel/") and name.endswith(".c")]
+    listed = sources["kernel/shared.list"].decode().split()
+    assert included == Counter([*own, *listed])
 
 
 def test_without_sources_a_checkout_is_asked_for(
