@@ -32,6 +32,7 @@ PACKAGES = (*ceph.PACKAGES, "tgt", "libiscsi-bin")
 _FAILURES = (ProgramError, CephError, TgtError, NupaError, NetworkError)
 _RUN_SPARE_S = 30.0  # a longer run has hung
 _DISK_BYTES = 64 << 20
+_ISER_BYTES_MAX = 256 << 10  # of libiscsi's buffers: a larger request fails
 _WAYS = ("rdma", "tcp")
 
 
@@ -43,9 +44,14 @@ class UserStoragePlan:
     seconds: float
 
     @property
+    def iscsi_jobs(self) -> list[tuple[int, int]]:
+        """Those that iSER can do: larger blocks become its largest."""
+        return list(dict.fromkeys((min(size, _ISER_BYTES_MAX), depth) for size, depth in self.jobs))
+
+    @property
     def steps(self) -> int:
         """How many times `Progress.step` is called."""
-        return 2 * (1 + len(self.jobs))
+        return 2 + len(self.jobs) + len(self.iscsi_jobs)
 
 
 _KIB, _MIB = 1 << 10, 1 << 20
@@ -104,7 +110,7 @@ class UserStorage:
         )
         report = StorageReport("Ceph 16, memstore", columns, self._where)
         servers = "Ceph: a monitor and an OSD of each transport"
-        return self._measured(report, servers, start, "Ceph", measure)
+        return self._measured(report, servers, start, "Ceph", self._plan.jobs, measure)
 
     def _iscsi(self) -> StorageReport:
         places: dict[str, TgtPlace] = {}
@@ -140,7 +146,8 @@ class UserStorage:
             Column("tcp", "iSCSI on nupa_net0", rdma=False),
         )
         report = StorageReport("tgt, libiscsi", columns, self._where)
-        return self._measured(report, "tgt: a target of each transport", start, "iSCSI", measure)
+        servers, jobs = "tgt: a target of each transport", self._plan.iscsi_jobs
+        return self._measured(report, servers, start, "iSCSI", jobs, measure)
 
     def _command(self, host: HostedCommand, argv: Sequence[str]) -> list[str]:
         return host.command(self._programs.command(*argv, ours=host.rdma))
@@ -154,13 +161,14 @@ class UserStorage:
         servers: str,
         start: Callable[[ExitStack], None],
         what: str,
+        jobs: Sequence[tuple[int, int]],
         measure: Callable[[StorageReport, int, int], None],
     ) -> StorageReport:
-        """Returns *report* with the plan's jobs; what *start* puts on its stack ends before."""
+        """Returns *report* with the *jobs*; what *start* puts on its stack ends before."""
         start_s = time.monotonic()
         with ExitStack() as stack:
             if self._step(report, servers, partial(start, stack)):
-                for block_bytes, depth in self._plan.jobs:
+                for block_bytes, depth in jobs:
                     label = f"{what}, {say_bytes(block_bytes)} x {depth}"
                     self._step(report, label, partial(measure, report, block_bytes, depth))
         report.elapsed_s = time.monotonic() - start_s

@@ -119,3 +119,9 @@ def test_a_measurement_that_fails_does_not_stop_the_next(
     assert len(iscsi.failures) == len(PLAN.jobs)
     assert len(iscsi.rates["rdma"]) == len(PLAN.jobs)
     assert "tcp" not in iscsi.rates
+
+
+def test_iser_reads_blocks_no_larger_than_libiscsis_buffers() -> None:
+    plan = UserStoragePlan(((65536, 16), (1 << 20, 16), (4 << 20, 16), (1 << 20, 1)), 1.0)
+    assert plan.iscsi_jobs == [(65536, 16), (262144, 16), (262144, 1)]
+    assert plan.steps == 2 + 4 + 3
