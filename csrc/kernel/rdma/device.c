@@ -25,7 +25,28 @@ module_param(netdev, charp, 0444);
 MODULE_PARM_DESC(netdev, "a link is made beside this interface as soon as it is up");
 
 static struct rdma_device *the_device;
-static DEFINE_MUTEX(link_lock);
+static DEFINE_SPINLOCK(pointer_lock); /* of the_device */
+static DEFINE_MUTEX(link_lock);       /* of making one */
+
+static void set_device(struct rdma_device *device)
+{
+	spin_lock(&pointer_lock);
+	WRITE_ONCE(the_device, device);
+	spin_unlock(&pointer_lock);
+}
+
+/* With a reference; NULL: it is not registered, or somebody unregisters it. */
+static struct rdma_device *get_registered(void)
+{
+	struct rdma_device *device;
+
+	spin_lock(&pointer_lock);
+	device = the_device;
+	if (device && !ib_device_try_get(&device->ib))
+		device = NULL;
+	spin_unlock(&pointer_lock);
+	return device;
+}
 
 static struct nupa_engine *engine_of(struct ib_device *ib)
 {
@@ -119,7 +140,7 @@ static void dealloc_driver(struct ib_device *ib)
 {
 	nupa_core_set_user(NULL);
 	xa_destroy(&device_of(ib)->handles);
-	WRITE_ONCE(the_device, NULL);
+	set_device(NULL);
 }
 
 static const struct ib_device_ops operations = {
@@ -276,7 +297,7 @@ static int register_device(const char *name, struct net_device *beside)
 	strscpy(device->ib.node_desc, "nupa", sizeof(device->ib.node_desc));
 	ib_set_device_ops(&device->ib, &operations);
 	nupa_core_set_user(&user);
-	the_device = device;
+	set_device(device);
 	error = ib_device_set_netdev(&device->ib, beside, 1);
 	/* No DMA: addresses are the kernel's own. */
 	if (!error)
@@ -291,7 +312,7 @@ static int new_link(const char *name, struct net_device *beside)
 	int error;
 
 	mutex_lock(&link_lock);
-	error = the_device ? -EEXIST : register_device(name, beside);
+	error = READ_ONCE(the_device) ? -EEXIST : register_device(name, beside);
 	mutex_unlock(&link_lock);
 	return error;
 }
@@ -316,13 +337,15 @@ static DECLARE_WORK(linking, link_named);
 static int netdev_event(struct notifier_block *block, unsigned long event, void *data)
 {
 	struct net_device *changed = netdev_notifier_info_to_dev(data);
-	struct rdma_device *device = READ_ONCE(the_device);
+	struct rdma_device *device = event == NETDEV_UNREGISTER ? get_registered() : NULL;
 
 	if (event == NETDEV_UP && netdev[0] && !strcmp(changed->name, netdev) &&
 	    net_eq(dev_net(changed), &init_net))
 		schedule_work(&linking);
-	if (device && device->netdev == changed && event == NETDEV_UNREGISTER)
+	if (device && device->netdev == changed)
 		ib_unregister_device_queued(&device->ib);
+	if (device)
+		ib_device_put(&device->ib);
 	return NOTIFY_OK;
 }
 
@@ -345,9 +368,9 @@ static void __exit rdma_exit(void)
 	rdma_link_unregister(&link_operations);
 	unregister_netdevice_notifier(&notifier);
 	cancel_work_sync(&linking);
-	device = READ_ONCE(the_device);
+	device = get_registered();
 	if (device)
-		ib_unregister_device(&device->ib);
+		ib_unregister_device_and_put(&device->ib);
 	/* Or another thread is at it. */
 	while (READ_ONCE(the_device))
 		fsleep(1000);
