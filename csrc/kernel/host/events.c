@@ -34,11 +34,18 @@ static struct nupa_event *take_event(void)
 	return link ? container_of(link, struct nupa_event, link) : NULL;
 }
 
+static void tell_user(const struct ibv_async_event *event)
+{
+	const struct nupa_kernel_user *user = nupa_load_acquire(&nupa_kernel_user);
+
+	if (user)
+		user->event(event);
+}
+
 static void deliver(struct work_struct *work)
 {
 	for (struct nupa_event *item; (item = take_event());) {
-		if (nupa_kernel_user)
-			nupa_kernel_user->event(&item->event);
+		tell_user(&item->event);
 		kfree(item);
 	}
 }
@@ -73,15 +80,13 @@ static void deliver_port(struct work_struct *work)
 	waiting = port_waiting & ~BIT(latest);
 	port_waiting = 0;
 	spin_unlock_irqrestore(&events.lock, flags);
-	if (!nupa_kernel_user)
-		return;
 	for_each_set_bit(type, &waiting, BITS_PER_TYPE(port_waiting))
 	{
 		event.event_type = type;
-		nupa_kernel_user->event(&event);
+		tell_user(&event);
 	}
 	event.event_type = latest;
-	nupa_kernel_user->event(&event);
+	tell_user(&event);
 }
 
 static void raise_port(enum ibv_event_type type)
