@@ -105,7 +105,7 @@ static void leave(void)
 {
 	if (context)
 		nupa_kernel_close(context);
-	if (fabric && !nupa_kernel_halted)
+	if (fabric && !nupa_load_acquire(&nupa_kernel_halted))
 		nupa_fabric_put(fabric);
 	nupa_kernel_port_forget();
 	nupa_kernel_flush_freed();

@@ -25,7 +25,7 @@ int nupa_paged_add(struct nupa_pages *pages)
 	for (uint32_t i = 0; i < NUPA_PAGED_PLACES && error; i++) {
 		const uint32_t place = next_place++ % NUPA_PAGED_PLACES;
 
-		if (places[place])
+		if (READ_ONCE(places[place]))
 			continue;
 		pages->place = place;
 		WRITE_ONCE(places[place], pages);

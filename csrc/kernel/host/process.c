@@ -28,7 +28,7 @@ static bool find_process(uint32_t pid, uint64_t *start_time, bool *dead, bool *s
 	task = pid ? pid_task(find_pid_ns(pid, &init_pid_ns), PIDTYPE_TGID) : NULL;
 	if (task) {
 		*start_time = start_time_of(task);
-		*dead = task->exit_state && thread_group_empty(task);
+		*dead = READ_ONCE(task->exit_state) && thread_group_empty(task);
 		*stopped = task_is_stopped_or_traced(task);
 	}
 	rcu_read_unlock();

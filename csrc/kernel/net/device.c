@@ -88,7 +88,8 @@ static int net_open(struct net_device *dev)
 	napi_enable(&port->napi);
 	netif_start_queue(dev);
 	nupa_net_lock(port->net);
-	set_carrier(port, !nupa_kernel_halted && nupa_net_port_is_up(port->net));
+	set_carrier(port,
+		    !nupa_load_acquire(&nupa_kernel_halted) && nupa_net_port_is_up(port->net));
 	nupa_net_unlock(port->net);
 	return 0;
 }
@@ -107,18 +108,20 @@ static int net_stop(struct net_device *dev)
 	return 0;
 }
 
+#define COUNT(name) nupa_load_relaxed(&counters->name)
+
 static void get_stats(struct net_device *dev, struct rtnl_link_stats64 *stats)
 {
 	const struct net_port *port = netdev_priv(dev);
 	const struct nupa_net_counters *counters = nupa_net_count(port->net);
 
-	stats->tx_packets = counters->tx_packets;
-	stats->tx_bytes = counters->tx_bytes - counters->tx_packets * NUPA_VNET_BYTES;
-	stats->rx_packets = counters->rx_packets;
-	stats->rx_bytes = counters->rx_bytes - counters->rx_packets * NUPA_VNET_BYTES;
-	stats->tx_dropped = counters->tx_unknown + counters->tx_down + counters->tx_full +
-			    counters->tx_partition + counters->tx_invalid;
-	stats->rx_dropped = counters->rx_invalid + counters->rx_refused + counters->rx_partition;
+	stats->tx_packets = COUNT(tx_packets);
+	stats->tx_bytes = COUNT(tx_bytes) - stats->tx_packets * NUPA_VNET_BYTES;
+	stats->rx_packets = COUNT(rx_packets);
+	stats->rx_bytes = COUNT(rx_bytes) - stats->rx_packets * NUPA_VNET_BYTES;
+	stats->tx_dropped = COUNT(tx_unknown) + COUNT(tx_down) + COUNT(tx_full) +
+			    COUNT(tx_partition) + COUNT(tx_invalid);
+	stats->rx_dropped = COUNT(rx_invalid) + COUNT(rx_refused) + COUNT(rx_partition);
 }
 
 static const struct net_device_ops operations = {

@@ -44,7 +44,7 @@ bool net_deliver(void *arg, const uint8_t *frame, uint32_t bytes)
 		nupa_count(&counters->rx_invalid, 1);
 		return false;
 	}
-	skb = netif_running(port->dev) && skb_queue_len(&port->received) < BACKLOG_FRAMES
+	skb = netif_running(port->dev) && skb_queue_len_lockless(&port->received) < BACKLOG_FRAMES
 		  ? take(port, frame + NUPA_VNET_BYTES, bytes - NUPA_VNET_BYTES)
 		  : NULL;
 	/* Its own copy is what it judges: the memory may change. */

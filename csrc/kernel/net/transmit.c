@@ -41,7 +41,7 @@ netdev_tx_t net_transmit(struct sk_buff *skb, struct net_device *dev)
 
 	skb_tx_timestamp(skb);
 	nupa_net_lock(port->net);
-	if (nupa_kernel_halted) {
+	if (nupa_load_acquire(&nupa_kernel_halted)) {
 		dev_core_stats_tx_dropped_inc(dev);
 	} else if (!forward(port, skb)) {
 		netif_stop_queue(dev);
@@ -58,7 +58,7 @@ enum hrtimer_restart net_retry(struct hrtimer *timer)
 	bool sent;
 
 	nupa_net_lock(port->net);
-	sent = nupa_kernel_halted || nupa_net_retry(port->net);
+	sent = nupa_load_acquire(&nupa_kernel_halted) || nupa_net_retry(port->net);
 	if (sent)
 		netif_wake_queue(port->dev);
 	nupa_net_unlock(port->net);
