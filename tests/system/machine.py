@@ -47,8 +47,16 @@ _DEFECTS = (
     "non-static key",  # lockdep of a lock that was not made
     "locking correctness validator",  # lockdep says that it ends
 )
+#: KCSAN reports many races of Linux's own.  Its title names the functions, with their modules.
+_RACE, _OURS = "BUG: KCSAN", "[nupa_"
 _REPORT_LINES = 60
 _PORTS = itertools.count(20000)
+
+
+def _is_defect(line: str) -> bool:
+    if _RACE in line:
+        return _OURS in line
+    return any(word in line for word in _DEFECTS)
 
 
 class StallError(Exception):
@@ -155,7 +163,7 @@ class Machine:
     def warnings(self, host: str) -> list[str]:
         """Returns the kernel's lines of defects that it has noticed; prints what follows them."""
         log = self.run(host, ["dmesg"]).stdout.splitlines()
-        found = [at for at, line in enumerate(log) if any(word in line for word in _DEFECTS)]
+        found = [at for at, line in enumerate(log) if _is_defect(line)]
         for at in found:
             print("\n".join([host, *log[at : at + _REPORT_LINES]]))
         return [log[at] for at in found]
