@@ -200,10 +200,11 @@ test-vm: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev ## test
 # A kernel with KASAN, lockdep or KCSAN: Debian has none.  docs/kernel.md says how one is made.
 KERNEL ?=
 PATIENCE ?= 5
+CPUS ?= 1
 DEBUG_TESTS ?= $(wildcard tests/system/test_kernel*.py) tests/system/test_upper_layers.py
 test-kernel-debug: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built.dev ## tests of the kernel modules in guests with the kernel in the folder KERNEL=...
 	@test -n "$(KERNEL)" || { echo "KERNEL=FOLDER is missing: docs/kernel.md says how one is made" >&2; exit 2; }
-	NUPA_VM_KERNEL=$(abspath $(KERNEL)) NUPA_TEST_PATIENCE=$(PATIENCE) $(BIN)/pytest -m vm $(DEBUG_TESTS)
+	NUPA_VM_KERNEL=$(abspath $(KERNEL)) NUPA_VM_CPUS=$(CPUS) NUPA_TEST_PATIENCE=$(PATIENCE) $(BIN)/pytest -m vm $(DEBUG_TESTS)
 
 # CI does not run this: the packages of four releases are 170 MB.
 test-distributions: $(BUILD)/packages.test $(VENV)/installed.dev $(BUILD)/built ## RDMA programs of Debian 12, 13, testing, unstable, with their own libc

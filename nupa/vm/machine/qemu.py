@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import NamedTuple
 
 from nupa.base.errors import LocalError
@@ -17,6 +18,8 @@ from nupa.vm.files.topology import MachineTopology
 CXL_AS_RAM = (11,)
 #: The first QEMU with volatile CXL memory.
 _VOLATILE_CXL = (8, 1)
+#: How many processors a guest has, for kernels that look for races: 1 or 2.
+CPUS_VARIABLE = "NUPA_VM_CPUS"
 _RECONNECT_MS = (9, 2)
 _RECONNECT_S = (8, 0)
 _FAST_STOSB = (8, 0)  # the first with "fsrs", which its processor `max` has
@@ -118,7 +121,7 @@ def _machine(
         # One thread for each vCPU.  With maxcpus=1, QEMU would generate code whose atomics do not
         # work between processes.
         _option("-accel", "tcg", thread="multi"),
-        _option("-smp", "1", maxcpus=2),
+        _option("-smp", _cpus(), maxcpus=2),
         _processor(boot.qemu_version),
         _option("-m", _size(topology.guests.ram_bytes)),
         QemuOption("-kernel", str(boot.kernel)),
@@ -141,6 +144,13 @@ def _processor(version: tuple[int, ...]) -> QemuOption:
     if version >= _FAST_STOSB:
         absent.append("fsrs")
     return QemuOption("-cpu", "max", tuple((feature, "off") for feature in absent))
+
+
+def _cpus() -> str:
+    cpus = os.environ.get(CPUS_VARIABLE, "1")
+    if cpus not in {"1", "2"}:
+        raise LocalError(f"{CPUS_VARIABLE}={cpus}: a guest has 1 or 2 processors", errno.EINVAL)
+    return cpus
 
 
 def _kernel_words(topology: MachineTopology, shared: Shared, host: str) -> list[str]:

@@ -182,6 +182,16 @@ def test_a_comma_in_a_path_is_doubled() -> None:
     assert found[found.index("-pidfile") + 1] == "/run/a,b/host0.pid"
 
 
+def test_a_guest_has_one_processor_or_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(qemu.CPUS_VARIABLE, raising=False)
+    assert "1,maxcpus=2" in words(MachineTopology())
+    monkeypatch.setenv(qemu.CPUS_VARIABLE, "2")
+    assert "2,maxcpus=2" in words(MachineTopology())
+    monkeypatch.setenv(qemu.CPUS_VARIABLE, "3")
+    with pytest.raises(LocalError, match="1 or 2 processors"):
+        words(MachineTopology())
+
+
 def test_two_guests_are_joined_directly_and_more_by_a_hub() -> None:
     two, three = MachineTopology(), MachineTopology(guests=Guests(3))
     assert devices(two, "hubport") == devices(MachineTopology(guests=Guests(1)), "hubport") == []
