@@ -44,7 +44,8 @@ struct nupa_fabric {
 	uint32_t own_port_epoch, own_net_epoch;
 	uint64_t queues_seen;
 	/* beat.c: the heartbeats of processes of other kernels, as we saw them. */
-	uint64_t beats_at_ns; /* CAS: when a process of ours looked last */
+	uint64_t beats_at_ns; /* CAS: when an attachment of this process looked last */
+	uint32_t silences;    /* how often one fell silent */
 	struct nupa_beat {
 		uint64_t claim;
 		uint32_t seen;

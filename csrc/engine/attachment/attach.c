@@ -271,7 +271,7 @@ static int claim_slot(struct nupa_engine *engine)
 		if (error != -EBUSY || (nupa_fabric_reap(fabric) == 0 && looks-- == 0))
 			return error;
 		if (nupa_fabric_machines(fabric)) {
-			nupa_beat_look(fabric, nupa_clock_ns());
+			nupa_beat_look(fabric, nupa_clock_ns(), &engine->silences);
 			nanosleep(&pause, NULL);
 		}
 	}

@@ -339,7 +339,7 @@ static void beat(struct nupa_engine *engine)
 		nupa_store_release(&slot->heartbeat, nupa_load_relaxed(&slot->heartbeat) + 1);
 		if (engine->looks)
 			nupa_engine_show(engine);
-		if (!nupa_beat_look(engine->fabric, nupa_clock_ns()))
+		if (!nupa_beat_look(engine->fabric, nupa_clock_ns(), &engine->silences))
 			return;
 	}
 	nupa_store_release(&engine->deaths, true);

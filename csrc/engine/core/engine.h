@@ -179,9 +179,10 @@ struct nupa_engine {
 	bool watch_polls; /* no pidfds here: the watch looks by time */
 	bool watch_lives; /* at the peers' proofs of life alone: there are more than it watches */
 	uint32_t n_watched;
-	int watch_epoll; /* pidfds of the peers */
-	int watch_wake;  /* eventfd */
-	int life_fd;     /* closes with this process, or when it runs another program */
+	uint32_t silences; /* nupa_beat_look(): of the thread that beats */
+	int watch_epoll;   /* pidfds of the peers */
+	int watch_wake;    /* eventfd */
+	int life_fd;       /* closes with this process, or when it runs another program */
 	struct robust_list_head life_head; /* of the watch thread */
 	struct robust_list life_entry;
 	bool life_begun;

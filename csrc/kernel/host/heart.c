@@ -55,7 +55,7 @@ static void beat(struct work_struct *work)
 	nupa_engine_lock(engine);
 	ended = neighbour_ended(engine);
 	nupa_engine_unlock(engine);
-	if (nupa_beat_look(engine->fabric, nupa_clock_ns()) || ended) {
+	if (nupa_beat_look(engine->fabric, nupa_clock_ns(), &engine->silences) || ended) {
 		nupa_store_release(&engine->deaths, true);
 		nupa_port_wake(engine);
 	}

@@ -41,16 +41,18 @@ static bool listen(struct nupa_fabric *fabric, uint32_t index)
 	return silent + 1 == NUPA_BEATS_MISSED;
 }
 
-bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns)
+/* Several attachments of a process look at one fabric: once is enough, and all learn of it. */
+bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns, uint32_t *known)
 {
 	uint64_t last_ns = nupa_load_acquire(&fabric->beats_at_ns);
-	bool fell_silent = false;
+	const uint32_t before = *known;
 
-	/* Several attachments of a process look at one fabric: once is enough. */
-	if (now_ns - last_ns < NUPA_BEAT_MS * UINT64_C(1000000) * 9 / 10 ||
-	    !nupa_cas_seq(&fabric->beats_at_ns, &last_ns, now_ns))
-		return false;
-	for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
-		fell_silent |= listen(fabric, slot);
-	return fell_silent;
+	if (now_ns - last_ns >= NUPA_BEAT_MS * UINT64_C(1000000) * 9 / 10 &&
+	    nupa_cas_seq(&fabric->beats_at_ns, &last_ns, now_ns)) {
+		for (uint32_t slot = 1; slot < fabric->geometry.n_slots; slot++)
+			if (listen(fabric, slot))
+				nupa_fetch_add_seq(&fabric->silences, 1);
+	}
+	*known = nupa_load_acquire(&fabric->silences);
+	return *known != before;
 }

@@ -62,9 +62,9 @@ bool nupa_slot_foreign(const struct nupa_fabric *fabric, uint32_t slot, uint64_t
 /* beat.c: whether the owner of a claim of another kernel lives: false once it has been silent for
  * NUPA_BEATS_MISSED looks. */
 bool nupa_beat_heard(const struct nupa_fabric *fabric, uint32_t slot, uint64_t claim);
-/* Looks at all heartbeats, if NUPA_BEAT_MS have passed since this process did; true: one has just
- * stopped for good. */
-bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns);
+/* Looks at all heartbeats, if NUPA_BEAT_MS have passed since this process did; true: one has
+ * stopped for good since this attachment asked.  *known is the attachment's, 0 at first. */
+bool nupa_beat_look(struct nupa_fabric *fabric, uint64_t now_ns, uint32_t *known);
 #define NUPA_BEAT_MS 100
 #define NUPA_BEATS_MISSED 12u
 /* slot.c: wakes the owner of a slot if it said that it sleeps. */

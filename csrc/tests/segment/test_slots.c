@@ -254,6 +254,43 @@ TEST(a_port_that_goes_down_is_counted_and_wakes_sleepers)
 	nupa_fabric_put(fabric);
 }
 
+/* With times as they are given, *looks* times. */
+static bool hear(struct nupa_fabric *fabric, uint64_t *now_ns, uint32_t *known, uint32_t looks)
+{
+	bool silent = false;
+
+	while (looks--) {
+		*now_ns += NUPA_BEAT_MS * UINT64_C(1000000);
+		silent |= nupa_beat_look(fabric, *now_ns, known);
+	}
+	return silent;
+}
+
+TEST(each_attachment_of_a_process_learns_who_fell_silent)
+{
+	struct nupa_config machines = segment_small;
+	uint32_t one = 0, other = 0;
+	struct nupa_fabric *fabric;
+	uint64_t now_ns = 0;
+
+	machines.flags = NUPA_SEGMENT_MACHINES;
+	machines.segment_bytes = UINT64_C(32) << 20;
+	machines.pool_bytes = 0;
+	fabric = segment_create(NULL, &machines);
+	segment_claim(fabric, 2, 7, NUPA_SLOT_LIVE, 0);
+	fabric->slots[2].claim |= UINT64_C(2) << 54; /* of another kernel */
+	CHECK(nupa_slot_elsewhere(fabric, fabric->slots[2].claim));
+	CHECK(!hear(fabric, &now_ns, &one, NUPA_BEATS_MISSED));
+	CHECK(!nupa_beat_look(fabric, now_ns, &other));
+	fabric->slots[2].heartbeat++;
+	CHECK(!hear(fabric, &now_ns, &one, NUPA_BEATS_MISSED));
+	CHECK(hear(fabric, &now_ns, &one, 1));
+	CHECK(!nupa_beat_heard(fabric, 2, fabric->slots[2].claim));
+	CHECK(nupa_beat_look(fabric, now_ns, &other)); /* the first one looked */
+	CHECK(!hear(fabric, &now_ns, &one, 1) && !hear(fabric, &now_ns, &other, 1));
+	nupa_fabric_put(fabric);
+}
+
 int main(int argc, char **argv)
 {
 	return segment_main(argc, argv);
