@@ -28,7 +28,8 @@ DECLARED = re.compile(r"^[a-z][\w ]*[ *](\w+)\(", re.MULTILINE)
 #: define; tags; macros with what they stand for.
 STATIC = re.compile(
     r"^static\s+(?:[A-Z]+_\w+\((\w+)|[^;={(]*\(\*(\w+)|"
-    r"[^;={(]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*[;=({])",
+    r"[^;={(]*?\b(?!struct\b)(\w+)\s*(?:\[[^\]]*\]\s*)*[;=({])|"
+    r"^\} (\w+)",  # of a struct without a tag
     re.MULTILINE,
 )
 TAG = re.compile(r"^(?:struct|union|enum) (\w+) \{", re.MULTILINE)
@@ -102,6 +103,7 @@ def names(text: str) -> Iterator[tuple[str, str | None]]:
         ("static uint8_t *table[4] = { 0 };\n", ("table", None)),
         ("static const struct point origin = { 0 };\n", ("origin", None)),
         ("static void (*look)(void);\n", ("look", None)),
+        ("static struct {\n\tint x;\n} one = { 0 };\n", ("one", None)),
         ("static DEFINE_SPINLOCK(lock);\n", ("lock", None)),
         ("static DECLARE_WORK(work, done);\n", ("work", None)),
         ("static inline bool is_one(int n,\n\t\t\t int m)\n{\n}\n", ("is_one", None)),
