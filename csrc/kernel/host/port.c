@@ -107,18 +107,24 @@ static void nap(uint64_t nap_ns)
 
 	/* Set before the look: a wake-up after it is not lost. */
 	set_current_state(TASK_IDLE);
-	for (struct port *port = ports; port < PORTS_END; port++)
-		if (port->engine)
-			busy |= rest(port->engine, &until_ns);
+	for (struct port *port = ports; port < PORTS_END; port++) {
+		struct nupa_engine *engine = nupa_load_acquire(&port->engine);
+
+		if (engine)
+			busy |= rest(engine, &until_ns);
+	}
 	nupa_store_release(&wakes_ns, until_ns);
 	timeout = ns_to_ktime(until_ns - now_ns);
 	if (!busy && until_ns > now_ns)
 		schedule_hrtimeout_range(&timeout, SLACK_NS, HRTIMER_MODE_REL);
 	__set_current_state(TASK_RUNNING);
 	nupa_store_release(&wakes_ns, UINT64_MAX);
-	for (struct port *port = ports; port < PORTS_END; port++)
-		if (port->engine)
-			nupa_store_release(&port->engine->own_bell, 0);
+	for (struct port *port = ports; port < PORTS_END; port++) {
+		struct nupa_engine *engine = nupa_load_acquire(&port->engine);
+
+		if (engine)
+			nupa_store_release(&engine->own_bell, 0);
+	}
 }
 
 /* With bottom halves off: frames for the network stack are taken from us when they are on. */
@@ -173,7 +179,8 @@ static void wait_for_engines(void)
 	for (struct port *port = ports; port < PORTS_END; port++) {
 		const struct nupa_engine *engine = nupa_load_acquire(&port->engine);
 
-		wanted |= engine && (nupa_load_acquire(&engine->stop) || !nupa_kernel_halted);
+		wanted |= engine && (nupa_load_acquire(&engine->stop) ||
+				     !nupa_load_acquire(&nupa_kernel_halted));
 	}
 	if (!wanted && !kthread_should_stop())
 		schedule();
@@ -303,7 +310,7 @@ void nupa_kernel_port_forget(void)
 static struct port *port_of(const struct nupa_engine *engine)
 {
 	for (struct port *port = ports; port < PORTS_END; port++)
-		if (port->engine == engine)
+		if (nupa_load_acquire(&port->engine) == engine)
 			return port;
 	return NULL;
 }
