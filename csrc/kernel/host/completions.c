@@ -46,10 +46,11 @@ static struct nupa_cq *take_cq(void)
 /* Handlers may take the engine's lock. */
 void nupa_kernel_completions_tell(void)
 {
-	const struct nupa_kernel_user *user = nupa_load_acquire(&nupa_kernel_user);
+	const struct nupa_kernel_user *user;
 	unsigned long flags;
 
 	spin_lock_irqsave(&completions.telling, flags);
+	user = nupa_load_acquire(&nupa_kernel_user);
 	for (struct nupa_cq *cq; (cq = take_cq());)
 		if (user)
 			user->completion(cq->ibv.cq_context);
@@ -94,6 +95,15 @@ void nupa_cq_raise(struct nupa_cq *cq)
 		irq_work_queue(&completions.tell);
 }
 
+/* Handlers that ran have returned. */
+static void wait_told(void)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&completions.telling, flags);
+	spin_unlock_irqrestore(&completions.telling, flags);
+}
+
 void nupa_kernel_cq_forget(struct ibv_cq *cq)
 {
 	unsigned long flags;
@@ -101,13 +111,13 @@ void nupa_kernel_cq_forget(struct ibv_cq *cq)
 	spin_lock_irqsave(&completions.lock, flags);
 	nupa_list_del(&container_of(cq, struct nupa_cq, ibv)->event_link);
 	spin_unlock_irqrestore(&completions.lock, flags);
-	spin_lock_irqsave(&completions.telling, flags); /* its handler has returned */
-	spin_unlock_irqrestore(&completions.telling, flags);
+	wait_told();
 }
 
 void nupa_kernel_completions_flush(void)
 {
 	irq_work_sync(&completions.tell);
+	wait_told();
 }
 
 /* With the lock of the engine. */
