@@ -182,6 +182,17 @@ def test_a_comma_in_a_path_is_doubled() -> None:
     assert found[found.index("-pidfile") + 1] == "/run/a,b/host0.pid"
 
 
+@pytest.mark.parametrize(
+    ("version", "off"), [((7, 2, 0), "fsrm=off"), ((8, 0, 0), "fsrm=off,fsrs=off")]
+)
+def test_the_processor_has_no_fast_string_instructions(
+    version: tuple[int, int, int], off: str
+) -> None:
+    ivshmem = MachineTopology(kind="ivshmem")
+    found = words(ivshmem, boot=BOOT._replace(qemu_version=version))
+    assert found[found.index("-cpu") + 1] == f"max,hypervisor=off,erms=off,{off}"
+
+
 def test_a_guest_has_one_processor_or_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(qemu.CPUS_VARIABLE, raising=False)
     assert "1,maxcpus=2" in words(MachineTopology())
