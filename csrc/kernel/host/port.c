@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
 /*
  * The ports of a kernel's attachments, in the place of engine/attachment/port.c: one thread that
- * runs their engines, and a heartbeat each.  No peer rings it, so it naps: shortly after traffic,
- * and longer the longer there is none.  Meanwhile the watch (watch.c) takes its place.
+ * runs their engines, and a heartbeat each.  No peer rings it, so it naps, and longer the longer
+ * there is no traffic.  Meanwhile the watch (watch.c) takes its place.
  */
 #include "base/reserve.h"
 #include "kernel/host/heart.h"

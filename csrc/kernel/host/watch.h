@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
- * watch.c: looks at the rings while the processor has nothing else to do. */
+ * watch.c: runs the engines while the processor has nothing else to do. */
 #ifndef NUPA_KERNEL_WATCH_H
 #define NUPA_KERNEL_WATCH_H
 
