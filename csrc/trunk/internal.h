@@ -119,6 +119,8 @@ struct nupa_trunk {
  * with the smaller limit. */
 void *nupa_out_room(struct nupa_trunk *trunk, struct nupa_peer *peer, enum nupa_told_kind kind,
 		    size_t bytes, bool data);
+/* Whether messages may go now; the lines of those that were begun have room. */
+bool nupa_out_is_open(const struct nupa_peer *peer);
 /* Bytes that a record of data may have in the packet that is being filled, or a new one. */
 size_t nupa_out_left(const struct nupa_peer *peer);
 void nupa_out_flush(struct nupa_trunk *trunk, struct nupa_peer *peer);

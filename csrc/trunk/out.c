@@ -64,6 +64,11 @@ void nupa_out_sent(struct nupa_trunk *trunk, struct nupa_packet *packet)
 	give_packet(trunk, packet);
 }
 
+bool nupa_out_is_open(const struct nupa_peer *peer)
+{
+	return peer->on_way < NUPA_PACKETS_DATA;
+}
+
 size_t nupa_out_left(const struct nupa_peer *peer)
 {
 	return NUPA_PACKET_BYTES - (peer->filling ? peer->filling->bytes : 0);

@@ -139,7 +139,8 @@ static bool send_lines(struct nupa_trunk *trunk, struct nupa_peer *peer, struct 
 	bool corrupt = false;
 	uint32_t n;
 
-	if (!nupa_rx_ready(&pair->rx))
+	/* Room first: what was put cannot be taken back. */
+	if (!nupa_rx_ready(&pair->rx) || !nupa_out_is_open(peer))
 		return false;
 	pair->has_put = false;
 	n = take_lines(trunk, peer, pair, lines, &corrupt);
@@ -157,12 +158,10 @@ static bool send_lines(struct nupa_trunk *trunk, struct nupa_peer *peer, struct 
 		return false;
 	}
 	record = nupa_out_room(trunk, peer, NUPA_TOLD_LINES, sizeof(*record) + n * sizeof(lines[0]),
-			       true);
+			       false);
 	if (!record) { /* all of it again */
 		pair->rx = before;
 		pair->bulk_sent = 0;
-		peer->put_on_way -= peer->put_bytes;
-		peer->put_bytes = 0;
 		return false;
 	}
 	record->from = pair->from;
@@ -193,7 +192,7 @@ bool nupa_pairs_ready(const struct nupa_trunk *trunk, const struct nupa_peer *pe
 {
 	(void)trunk;
 	/* One that comes back is an event. */
-	if (peer->on_way >= NUPA_PACKETS_DATA || nupa_put_is_full(peer))
+	if (!nupa_out_is_open(peer) || nupa_put_is_full(peer))
 		return false;
 	for (const struct nupa_pair_out *pair = peer->outs; pair; pair = pair->next)
 		if (is_live(pair) && nupa_rx_ready(&pair->rx))

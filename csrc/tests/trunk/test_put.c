@@ -159,6 +159,37 @@ TEST(messages_of_a_sender_that_lives_go_behind_its_puts)
 	disconnect(two, a, b);
 }
 
+/* Else it is put again by each turn, until there is room for the lines. */
+TEST(a_payload_is_put_once_though_all_packets_are_on_their_way)
+{
+	struct end *a, *b;
+	struct two *two = connect(false, &a, &b);
+	const struct nupa_peer *peer = &two->machines[0].trunk->peers[1];
+	const uint64_t before = loop_put_bytes(two->loop);
+	uint32_t sent = 0;
+
+	pattern_fill(a->memory, LARGE_BYTES, 4);
+	loop_slow(two->loop, 0, true);
+	for (; peer->on_way < NUPA_PACKETS_DATA; sent++) {
+		send_at(a, b, LARGE_BYTES + sent, 1);
+		turn(two, 0);
+	}
+	send_at(a, b, 0, LARGE_BYTES);
+	for (uint32_t i = 0; i < 8; i++)
+		turn(two, 0);
+	let_packets_go(two);
+	while (peer->on_way)
+		progress(two, 0);
+	turn(two, 0);
+	turn(two, 1);
+	for (uint32_t i = 0; i < sent; i++)
+		cq_expect(b->recv_cq, LARGE_BYTES + i, IBV_WC_SUCCESS);
+	cq_expect(b->recv_cq, 0, IBV_WC_SUCCESS);
+	CHECK_PATTERN(b->memory, LARGE_BYTES, 4);
+	CHECK_EQ(loop_put_bytes(two->loop) - before, LARGE_BYTES);
+	disconnect(two, a, b);
+}
+
 /* The ring may be open again when the bytes of a former connection come. */
 static void *lose_connection(void *arg)
 {
