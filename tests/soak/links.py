@@ -49,6 +49,14 @@ class Link:
         return self.service != "UC"
 
     @property
+    def told(self) -> bool:
+        """Whether all ends that are there noticed an end of it.
+
+        They stay until their completions have been polled, behind those of all others.
+        """
+        return all(end.down for end in self.ends if not end.gone)
+
+    @property
     def being_ended(self) -> bool:
         """Whether a process of it was told to end, and has yet to: it says no more of the link."""
         return any(end.worker.ended_by for end in self.ends if not end.gone)

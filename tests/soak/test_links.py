@@ -36,3 +36,14 @@ def test_a_link_waits_while_a_process_of_it_ends(
     ends: tuple[tuple[str, bool], tuple[str, bool]], waits: bool
 ) -> None:
     assert link_of(*ends).being_ended is waits
+
+
+@pytest.mark.parametrize(
+    ("downs", "told"),
+    [((False, False), False), ((True, False), False), ((False, True), True), ((True, True), True)],
+)
+def test_a_link_is_told_when_those_that_live_are(downs: tuple[bool, bool], told: bool) -> None:
+    link = link_of(("kill", True), ("", False))
+    for end, down in zip(link.ends, downs, strict=True):
+        end.down = down
+    assert link.told is told

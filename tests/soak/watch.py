@@ -57,12 +57,12 @@ class Watch:
             workers = [end.worker for end in link.ends if not end.gone]
             if not all(worker.ran_since(now_ns - HUNG_NS) for worker in workers):
                 continue
-            if link.death_ns and now_ns - link.death_ns > self._hung_ns():
-                self._hang(f"{self._describe(link)} outlives its partner's end", *workers)
+            if link.death_ns and not link.told and now_ns - link.death_ns > self._hung_ns():
+                self._hang_link(link, "outlives its partner's end", workers)
             elif link.dropped:
                 continue  # its workers are looked at, and what they hold in the end
             elif not link.running and now_ns - link.made_ns > limit_ns:
-                self._hang(f"{self._describe(link)} does not come about", *workers)
+                self._hang_link(link, "does not come about", workers)
             elif link.running and not link.death_ns:
                 self._look_at_link(link, now_ns, workers, limit_ns)
 
@@ -92,7 +92,7 @@ class Watch:
         elif now_ns - link.progress_ns > limit_ns and self._may_lose(link):
             self._drop(link)  # the last messages of its window
         elif now_ns - link.progress_ns > limit_ns:
-            self._hang(f"{self._describe(link)} makes no progress", *workers)
+            self._hang_link(link, "makes no progress", workers)
 
     def _may_lose(self, link: Link) -> bool:
         """Tells whether messages may be lost between two that live: UC waits for no stopped
@@ -100,6 +100,13 @@ class Watch:
         return not link.reliable and not all(
             end.worker.ran_since(link.made_ns) for end in link.ends
         )
+
+    def _hang_link(self, link: Link, what: str, workers: list[Worker]) -> None:
+        self._explain(link)
+        self._hang(f"{self._describe(link)} {what}", *workers)
+
+    def _explain(self, link: Link) -> None:
+        """Says what was on the way between its ends."""
 
     def _hang(self, text: str, *workers: Worker) -> None:
         self.figures.hung += 1

@@ -108,11 +108,14 @@ class TrunkDirector(Director):
             from_s = (outage.from_ns - now_ns) / SECOND
             self._say(f"  way of {sorted(outage.sites)}: none {from_s:.3f} s to {to_s}, {what}")
         for machine in self._lab.machines:
-            for seen in machine.ls()["machines"]:
-                since_s = seen["since_ns"] / SECOND - time.time()
+            seen = machine.ls()
+            self._say(f"  {machine.name}'s log ends with: {seen['log']}")
+            for other in seen["machines"]:
+                since_s = other["since_ns"] / SECOND - time.time()
                 self._say(
-                    f"  {machine.name} sees {seen['name']} {seen['state']} since {since_s:.3f} s, "
-                    f"lost {seen['losses']} times, refused {seen['refused']}"
+                    f"  {machine.name} sees {other['name']} {other['state']} since {since_s:.3f} "
+                    f"s, lost {other['losses']} times, refused {other['refused']}, "
+                    f"{other['sent_bytes']:,} bytes out, {other['received_bytes']:,} in"
                 )
 
     def _lose_way(self, link: Link) -> None:
