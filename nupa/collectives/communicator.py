@@ -243,10 +243,10 @@ class Communicator(Closing):
             work((Ring if algorithm == "ring" else Tree)(moves, self.rank, self.size))
             moves.flush()
         except NupaError as error:
+            if not isinstance(error, RankError):
+                # A rank that died says more than a lost window.  Others leave once this one fails.
+                self._board.look(what)
             self._board.fail(f"{what}: {error}")
-            if isinstance(error, RankError):
-                raise
-            self._board.look(what)  # a rank that died says more than a lost window
             raise
 
     def _transport(self) -> RankTransport:

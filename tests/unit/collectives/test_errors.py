@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from nupa.base.errors import LocalError
 from nupa.collectives import Communicator, RankError
 from nupa.collectives.board import Board
-from nupa.collectives.rank import NAME_BYTES_MAX, RANKS_MAX, BoardRow
+from nupa.collectives.rank import NAME_BYTES_MAX, RANKS_MAX, BoardRow, RankState
 from nupa.collectives.switch import SwitchReduction
 from nupa.collectives.windows import Windows
 from nupa.fabric import Fabric
@@ -267,7 +268,17 @@ def test_a_result_from_memory_that_was_taken_away_is_an_error(
         assert passed.wait(20)
         switch._window.window.revoke()
 
+    fail = Board.fail
+
+    def failed(board: Board, why: str) -> None:
+        fail(board, why)
+        end_s = time.monotonic() + 20
+        while board.state(0) != RankState.LEFT:  # it waits for rank 1 no more
+            assert time.monotonic() < end_s
+            os.sched_yield()
+
     monkeypatch.setattr(SwitchReduction, "barrier", barrier)
+    monkeypatch.setattr(Board, "fail", failed)
     found = run_ranks(2, lambda ranks: ranks.all_reduce(np.ones(9, "i8"), algorithm="in-network"))
     assert found[0].tolist() == [2] * 9
     assert isinstance(found[1], WindowError)
