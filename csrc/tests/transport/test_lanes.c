@@ -25,6 +25,7 @@ struct stage {
 	struct nupa_fabric *fabric;
 	struct end *a, *b;
 	struct worker workers[THREADS];
+	bool may_share; /* false: no membarrier here; the same results are due */
 	uint32_t stop;
 	uint32_t shared; /* how many have seen the lock shared */
 };
@@ -69,6 +70,9 @@ static void stage_open(struct stage *s)
 		end_connect(&worker->from, &worker->to.self);
 		end_connect(&worker->to, &worker->from.self);
 	}
+	nupa_engine_lock(engine_of(s->a)); /* which changes the count, but not to or from 0 */
+	s->may_share = engine_of(s->a)->lock.enough_votes != 0;
+	nupa_engine_unlock(engine_of(s->a));
 }
 
 static void stage_close(struct stage *s)
@@ -78,12 +82,6 @@ static void stage_close(struct stage *s)
 		close_another(&s->workers[i].to);
 	}
 	fabric_close(s->fabric, s->a, s->b);
-}
-
-/* False: no membarrier here, so no lock is ever shared; the same results are due. */
-static bool may_share(const struct stage *s)
-{
-	return engine_of(s->a)->lock.enough_votes != 0;
 }
 
 /* The next request: a WRITE of a number, a READ of it, or an addition. */
@@ -137,7 +135,7 @@ static void *work(void *arg)
 	struct worker *worker = arg;
 	struct stage *s = worker->stage;
 	const uint64_t until_ns = test_now_ns() + WAIT_NS;
-	bool seen = !may_share(s);
+	bool seen = !s->may_share;
 
 	while (worker->ended == IBV_WC_SUCCESS && !nupa_load_acquire(&s->stop)) {
 		one(worker);
@@ -160,7 +158,7 @@ static void await_shared(const struct stage *s, uint32_t n)
 {
 	const uint64_t until_ns = test_now_ns() + WAIT_NS;
 
-	while (may_share(s) && nupa_load_acquire(&s->shared) < n) {
+	while (s->may_share && nupa_load_acquire(&s->shared) < n) {
 		CHECK(test_now_ns() < until_ns);
 		sched_yield();
 	}
