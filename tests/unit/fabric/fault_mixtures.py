@@ -73,7 +73,7 @@ IN_A_ROW_MAX = 6
 def mixtures(kinds: st.SearchStrategy[Fault] = LOSSY) -> st.SearchStrategy[list[tuple[str, Fault]]]:
     """Draws some of these at some places, which a connection with seven retries hides."""
     return st.lists(st.tuples(PLACES, kinds), min_size=1, max_size=FAULTS_MAX).filter(
-        lambda mixture: sum(fault.count or 0 for _, fault in mixture) <= IN_A_ROW_MAX
+        lambda mixture: sum(fault.count for _, fault in mixture) <= IN_A_ROW_MAX
     )
 
 
